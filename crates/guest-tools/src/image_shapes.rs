@@ -84,6 +84,9 @@ pub struct ApplyLayer {
     /// What is left for this layer.
     #[serde(default)]
     pub limits: ImageLimits,
+    /// Whether it is an ordinary archive and no layer: a name that begins with `.wh.` is then a name like any other.
+    #[serde(default)]
+    pub plain: bool,
 }
 
 /// The tool `unpack-image`: an archive that lies as a file in the sandbox, into an empty folder. Its answer is [`UnpackedImage`].
@@ -110,6 +113,24 @@ pub struct UnpackImage {
 pub struct PackImage {
     /// The folder.
     pub path: String,
+    /// Whether the layer is compressed with gzip.
+    #[serde(default)]
+    pub gzip: bool,
+    /// Answer with [`PackedLayer`] in the place of the bytes: a header in front of them needs to know it.
+    #[serde(default)]
+    pub measure: bool,
+}
+
+/// What a folder is as a layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackedLayer {
+    /// Of the bytes, which are compressed where that was asked for.
+    pub digest: Digest,
+    /// Of the uncompressed archive.
+    pub diff_id: Digest,
+    /// How many bytes.
+    pub size: u64,
 }
 
 /// What a layer holds that was not written.
@@ -146,7 +167,6 @@ pub struct AppliedLayer {
 /// What an archive turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum ArchiveKind {
     DockerSave,
     OciLayout,

@@ -24,11 +24,11 @@ mod walk;
 pub use image_shapes::{
     AppliedLayer, ApplyLayer, ArchiveKind, Compression, DEEPEST_ENTRY, ID_LIMIT, ImageLimits, LONGEST_ENTRY,
     LONGEST_IMAGE_ANSWER, LONGEST_NAME, LeftOut, MOST_IMAGE_BYTES, MOST_IMAGE_ENTRIES, MOST_LAYERS,
-    MOST_RATIO, PackImage, RATIO_FREE, UnpackImage, UnpackedImage,
+    MOST_RATIO, PackImage, PackedLayer, RATIO_FREE, UnpackImage, UnpackedImage,
 };
 pub use shapes::{
-    End, EntryKind, EventKind, ExportFolder, ExportFolders, Find, FindLine, Found, Grep, GrepLine,
-    KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND,
-    MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent, checked_path, path_pattern,
-    relative_pattern,
+    End, EntryKind, EventKind, ExportFolder, ExportFolders, ExportSnapshots, Find, FindLine, Found, Grep,
+    GrepLine, ImportFolders, KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN,
+    MOST_CONTEXT, MOST_FOUND, MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
+    checked_path, path_pattern, relative_pattern,
 };

@@ -40,7 +40,6 @@ pub fn relative_pattern() -> String {
 /// Which kinds of entries to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum KindFilter {
     File,
     Directory,
@@ -52,7 +51,6 @@ pub enum KindFilter {
 /// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum EntryKind {
     File,
     Directory,
@@ -162,18 +160,42 @@ pub struct Unpack {
     pub path: String,
 }
 
-/// The folders of a sandbox as one archive, out or in.
+/// The folders of a sandbox as one archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportFolders {
     /// What is in the archive under which name.
     pub folders: Vec<ExportFolder>,
+    /// The folders as they were, each time as a difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<ExportSnapshots>,
+}
+
+/// Earlier states of a sandbox's folders. The folders of the first are in `{path}/000001`, under their names in the archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportSnapshots {
+    /// The folder of all of them.
+    pub path: String,
+    /// When each was made, in milliseconds since 1970. Each is packed as its difference to the one before it, and the first
+    /// as its difference to the present.
+    pub made_ms: Vec<i64>,
+}
+
+/// An archive of a sandbox's folders, or a part of one, to be unpacked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportFolders {
+    /// What goes where.
+    pub folders: Vec<ExportFolder>,
+    /// The number of the snapshot whose difference follows; none for the folders themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u32>,
 }
 
 /// A folder of a sandbox, and its name in an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct ExportFolder {
     pub name: String,
     pub path: String,
@@ -239,7 +261,6 @@ pub struct End {
 /// A line of find's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum FindLine {
     Entry(Found),
     End(End),
@@ -248,7 +269,6 @@ pub enum FindLine {
 /// A line of grep's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum GrepLine {
     Match(Match),
     End(End),

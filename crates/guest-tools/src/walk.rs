@@ -87,7 +87,6 @@ impl Walk {
     }
 
     /// Does not go into the folder that was reported last.
-    #[cfg(feature = "run")]
     pub(crate) fn stay_out(&mut self) {
         self.enter = None;
     }

@@ -3,7 +3,7 @@
 
 use atoll_guest_tools::{
     Unpacked,
-    archive::{END_MARK, pack_folders, small_file, small_file_length, unpack_folders},
+    archive::{END_MARK, Splitter, pack_folders, part_folder, small_file, small_file_length, unpack_folders},
 };
 use atoll_types::Error;
 use std::{
@@ -32,13 +32,13 @@ fn made() -> TempDir {
 
 fn packed(top: &Path) -> Vec<u8> {
     let mut archive = Vec::new();
-    pack_folders(folders(top), &mut archive).unwrap();
+    pack_folders(&folders(top), &[], |_| Ok(Vec::new()), &mut archive).unwrap();
     archive
 }
 
 fn unpacked(archive: &[u8]) -> (TempDir, Result<Unpacked, Error>) {
     let (top, mut done) = (made(), Unpacked::default());
-    let result = unpack_folders(&folders(top.path()), archive, &mut done);
+    let result = unpack_folders(&folders(top.path()), None, archive, &mut done);
     (top, result.map(|()| done))
 }
 
@@ -161,4 +161,106 @@ fn the_file_in_front_is_read_within_its_bounds() {
     );
     assert!(small_file_length(&[0; 512], "atoll.json", 9).is_err());
     assert!(small_file_length(&[b'x'; 512], "atoll.json", 9).is_err());
+}
+
+/// Everything in the two folders, with modes, times and contents.
+fn listing(top: &Path) -> String {
+    let script = "find workspace home -mindepth 1 -printf '%p %y %m %Ts %s %l\\n' | sed '/ d /s/ [0-9]* $//' | sort; \
+                  find workspace home -type f -print0 | sort -z | xargs -0r sha256sum";
+    let ran = Command::new("sh").args(["-c", script]).current_dir(top).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
+/// Runs a script in a copy of the folders.
+fn changed(top: &Path, script: &str) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let script = format!("cp -a '{}'/. . && {script}", top.display());
+    let ran = Command::new("sh").args(["-ec", &script]).current_dir(copy.path()).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    copy
+}
+
+/// The parts of an archive, each as an archive of its own.
+fn parts(archive: &[u8], count: u32) -> Vec<Vec<u8>> {
+    let (mut splitter, mut rest, mut parts) = (Splitter::default(), archive, Vec::new());
+    for number in 1..=count {
+        let (before, found) = splitter.take(&mut rest, Some(&part_folder(number)));
+        assert!(found, "part {number}");
+        parts.push([before, END_MARK.to_vec()].concat());
+    }
+    let (before, _) = splitter.take(&mut rest, None);
+    parts.push(before);
+    parts
+}
+
+#[test]
+fn earlier_states_are_differences_that_make_the_folders_what_they_were() {
+    let oldest = made();
+    let fill = "cd workspace; mkdir -p deep/er gone ro; echo one > a; echo same > deep/er/same; head -c 300000 /dev/zero > big; \
+                echo x > gone/x; ln -s a link; echo r > ro/r; echo f > was-file; mkdir was-folder; echo i > was-folder/i; \
+                echo t > 'new\nline'; chmod 555 ro; echo h > ../home/.h; touch -d @1000000000 a deep ../home/.h";
+    let oldest = changed(oldest.path(), fill);
+    let middle = changed(
+        oldest.path(),
+        "cd workspace; echo two > a; rm -r gone; ln -sfn b link; chmod 700 ro; rm ro/r; chmod 555 ro; rm was-file; \
+         mkdir -p was-file/in; rm -r was-folder; echo now > was-folder; mkfifo pipe; chmod 600 big; rm ../home/.h",
+    );
+    let now = changed(
+        middle.path(),
+        "cd workspace; echo three > a; touch -r ../home a; rm pipe; echo file > pipe; mkdir -p much/more; \
+         for n in 1 2 3; do echo $n > much/more/$n; done; rm link",
+    );
+    let states = [middle.path(), oldest.path()];
+    let mut archive = Vec::new();
+    let state = |number: u32| Ok(folders(states[number as usize - 1]));
+    pack_folders(&folders(now.path()), &[i64::MAX, i64::MAX], state, &mut archive).unwrap();
+    let has = |text: &str| archive.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(!has("snapshots/000002/workspace/deep/er/same") && has("snapshots/000001/workspace/a"));
+    assert!(!has("snapshots/000001/workspace/big") && has("snapshots/000002/workspace/big"));
+    let parts = parts(&archive, 2);
+    let (top, result) = unpacked(&parts[0]);
+    result.unwrap();
+    assert_eq!(listing(top.path()), listing(now.path()));
+    for (number, state) in (1..).zip(states) {
+        let mut done = Unpacked::default();
+        unpack_folders(&folders(top.path()), Some(number), parts[number as usize].as_slice(), &mut done)
+            .unwrap();
+        let was = listing(state);
+        let was: Vec<&str> = was.lines().filter(|line| !line.starts_with("workspace/pipe p")).collect();
+        assert_eq!(listing(top.path()).lines().collect::<Vec<_>>(), was, "{number}");
+    }
+}
+
+#[test]
+fn the_list_of_what_is_to_go_stays_in_the_folders() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("kept"), "").unwrap();
+    let top = made();
+    symlink(outside.path(), top.path().join("workspace/link")).unwrap();
+    let remove = |list: &str| {
+        let entry = small_file("snapshots/000001/removed/000001", list.as_bytes());
+        let archive = [entry, END_MARK.to_vec()].concat();
+        unpack_folders(&folders(top.path()), Some(1), archive.as_slice(), &mut Unpacked::default())
+    };
+    for list in [
+        "../outside\0",
+        "workspace\0",
+        "/etc\0",
+        "workspace/../../x\0",
+        "etc/passwd\0",
+        "workspace/link/kept\0",
+    ] {
+        assert!(remove(list).is_err(), "{list}");
+    }
+    assert!(outside.path().join("kept").exists());
+    remove("workspace/link\0home/nothing\0home/no/thing\0").unwrap();
+    assert!(fs::symlink_metadata(top.path().join("workspace/link")).is_err());
+    // A part of another number, and a list where none belongs.
+    let entry = [small_file("snapshots/000002/removed/000001", b"home/x\0"), END_MARK.to_vec()].concat();
+    for part in [None, Some(1)] {
+        assert!(
+            unpack_folders(&folders(top.path()), part, entry.as_slice(), &mut Unpacked::default()).is_err()
+        );
+    }
 }

@@ -1,4 +1,4 @@
-"""Runs cells inside a Python interpreter, for the warden. README.md beside this file is the protocol.
+"""Runs cells inside a Python interpreter, for the kernel manager. README.md beside this file is the protocol.
 
 Here are descriptors, events, interrupts and requests. The rest is in the files of `python/`, which come with this one,
 share its names, and are compiled when they are first needed: `world` (what user code finds) and `cell` (running one)
@@ -23,7 +23,7 @@ import os
 import posix  # What `os` is made of. Test tools replace the functions of `os`.
 import types
 
-# Of a value's text, an error's message and a traceback, in characters. The warden cuts further.
+# Of a value's text, an error's message and a traceback, in characters. The kernel manager cuts further.
 MOST_TEXT, MOST_MESSAGE, MOST_TRACEBACK = 1 << 20, 1 << 16, 1 << 18
 LONGEST_LINE = 16 << 20
 # Where our own descriptors live: out of the way of user code, and closed in whatever it starts.

@@ -147,6 +147,20 @@ show_richly <- function(value) {
   }
 }
 
+# A widget as one page that asks no network for anything: pandoc puts scripts and styles into it. To print it would open a browser.
+show_widget <- function(value) {
+  file <- fresh(".html")
+  on.exit(unlink(sub("[.]html$", "_files", file), recursive = TRUE))
+  saved <- tryCatch({
+    htmlwidgets::saveWidget(value, file, selfcontained = TRUE)
+    file.exists(file)
+  }, error = function(error) {
+    message("the widget cannot be made one page: ", conditionMessage(error))
+    FALSE
+  })
+  if (saved) show_file("text/html", file)
+}
+
 # ---- Cells ----
 
 # Called from below the global environment, where a cell's own methods are.
@@ -170,7 +184,9 @@ evaluate <- function(expressions, progress) {
     progress(index)
     shown <- withVisible(eval(expressions[[index]], globalenv()))
     if (!shown$visible) next
-    if (index < length(expressions)) {
+    if (inherits(shown$value, "htmlwidget")) {
+      show_widget(shown$value)
+    } else if (index < length(expressions)) {
       print_value(shown$value)
     } else {
       show_richly(shown$value)

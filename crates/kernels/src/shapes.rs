@@ -23,7 +23,6 @@ pub const MOST_QUEUED: usize = 256;
 /// The language of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Language {
     #[default]
     Python,
@@ -213,6 +212,9 @@ pub struct Execute {
     pub stream: bool,
     /// How much of it.
     pub limits: OutputLimits,
+    /// Whether a Python cell without a last expression has the value of the variable `result`, where it names that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub result_variable: bool,
 }
 
 /// One kernel from another.
@@ -301,7 +303,6 @@ pub enum CodeStatus {
 /// The state of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum KernelStatus {
     Starting,
     Idle,
@@ -386,7 +387,6 @@ pub enum CellEvent {
 /// The streams of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum CellStream {
     Stdout,
     Stderr,

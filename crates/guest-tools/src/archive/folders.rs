@@ -1,10 +1,13 @@
 //! Several folders in one archive, with a digest of every file: the middle of an exported sandbox. The digests
 //! follow their files in batches, so neither side keeps more than one batch. A batch is a file of the archive in
-//! the format of `sha256sum`.
+//! the format of `sha256sum`. What the folders were at snapshots follows as differences ([`super::changes`]), each a part
+//! with digests of its own.
 
 use super::{
-    pack::{check_readable, pack_top},
+    changes::{REMOVED, pack_changes},
+    pack::{broken, check_readable, pack_top},
     read::{Entries, Entry, wrong},
+    split::part_folder,
     unpack::{Links, Unpacker, inside},
     write::Archive,
 };
@@ -22,7 +25,7 @@ pub const MOST_ENTRIES: u64 = 1_000_000;
 /// The folder of the digests.
 const DIGESTS: &[u8] = b"digests";
 /// A batch is written once it is longer than this.
-const BATCH: usize = 64 << 10;
+pub(super) const BATCH: usize = 64 << 10;
 /// A longer one is not an export's: it holds at most one file more, with a name of any length.
 const LONGEST_BATCH: usize = BATCH + (64 << 10);
 
@@ -107,25 +110,51 @@ pub(super) fn too_many(most: u64) -> Error {
     Error::new(ErrorCode::TooLarge, message)
 }
 
-/// Packs open folders, each under its name. Where that is known before, an error comes before the first byte.
-pub fn pack_folders(folders: Vec<(String, OwnedFd)>, out: impl Write) -> Result<()> {
-    check_folders(&folders, MOST_ENTRIES)?;
+/// Packs open folders, each under its name, and then what they were at snapshots: `made_ms` says when each was made, and
+/// `state` opens the folders of one by its number, which begins with 1. Where that is known before, an error comes before the
+/// first byte.
+pub fn pack_folders(
+    folders: &[(String, OwnedFd)],
+    made_ms: &[i64],
+    state: impl Fn(u32) -> Result<Vec<(String, OwnedFd)>>,
+    out: impl Write,
+) -> Result<()> {
+    check_folders(folders, MOST_ENTRIES)?;
+    for (number, _) in (1..).zip(made_ms) {
+        check_folders(&state(number)?, MOST_ENTRIES)
+            .map_err(|error| error.context(part_folder(number).trim_end_matches('/')))?;
+    }
     let mut archive = Archive::new(out).with_digests();
     for (name, folder) in folders {
+        let folder = folder.try_clone().map_err(broken)?;
         pack_top(folder, name.as_bytes(), &mut archive)?;
     }
-    archive.finish().map_err(super::pack::broken)
+    let mut later = None;
+    for (number, made_ms) in (1..).zip(made_ms) {
+        let earlier = state(number)?;
+        pack_changes(later.as_deref().unwrap_or(folders), &earlier, number, *made_ms, &mut archive)?;
+        later = Some(earlier);
+    }
+    archive.finish().map_err(broken)
 }
 
-/// Unpacks into open folders what [`pack_folders`] made, or another program claims to. `done` counts as it goes.
-pub fn unpack_folders(folders: &[(String, OwnedFd)], archive: impl Read, done: &mut Unpacked) -> Result<()> {
+/// Unpacks into open folders what [`pack_folders`] made, or another program claims to: the folders themselves, or the
+/// part of a snapshot by its number, which changes them. `done` counts as it goes.
+pub fn unpack_folders(
+    folders: &[(String, OwnedFd)],
+    snapshot: Option<u32>,
+    archive: impl Read,
+    done: &mut Unpacked,
+) -> Result<()> {
+    let part = snapshot.map(part_folder).unwrap_or_default();
     let mut entries = Entries::new(archive).hashing();
     let mut counts = vec![(Unpacked::default(), Vec::new()); folders.len()];
     let mut unpackers = Vec::new();
     for ((name, folder), (count, left_out)) in folders.iter().zip(&mut counts) {
-        unpackers.push((name.as_bytes(), Unpacker::new(folder, false, Links::Any, count, left_out)?));
+        let unpacker = Unpacker::new(folder, false, Links::Any, count, left_out)?;
+        unpackers.push((name.as_bytes(), if snapshot.is_some() { unpacker.onto() } else { unpacker }));
     }
-    let result = all(&mut unpackers, &mut entries);
+    let result = all(&mut unpackers, part.as_bytes(), &mut entries);
     let finished = unpackers.iter_mut().try_for_each(|(_, unpacker)| unpacker.finish());
     drop(unpackers);
     for (Unpacked { files, bytes }, _) in counts {
@@ -137,13 +166,13 @@ pub fn unpack_folders(folders: &[(String, OwnedFd)], archive: impl Read, done: &
     finished
 }
 
-fn all(unpackers: &mut [(&[u8], Unpacker<'_>)], entries: &mut Entries<impl Read>) -> Result<()> {
+/// Unpacks all entries; the names of a part begin with its folder.
+fn all(unpackers: &mut [(&[u8], Unpacker<'_>)], part: &[u8], entries: &mut Entries<impl Read>) -> Result<()> {
     let (mut batch, mut count) = (Batch::default(), 0);
-    while let Some(mut entry) = entries.next()? {
+    while let Some(mut entry) = entries.next_entry()? {
         let path = inside(&entry.name)?;
-        let (top, below) = split_top(&path);
-        if top == DIGESTS {
-            batch.compare(&digests(&entry, entries)?)?;
+        if split_top(&path).0 == DIGESTS {
+            batch.compare(&list(&entry, entries)?)?;
             continue;
         }
         count += 1;
@@ -151,9 +180,15 @@ fn all(unpackers: &mut [(&[u8], Unpacker<'_>)], entries: &mut Entries<impl Read>
             let message = format!("{} is one entry too many; {MOST_ENTRIES} are allowed", shown(&path));
             return Err(Error::new(ErrorCode::TooLarge, message));
         }
-        let Some((_, unpacker)) = unpackers.iter_mut().find(|(name, _)| *name == top) else {
-            return Err(wrong(format!("{} is in no folder of a sandbox", shown(&path))));
-        };
+        if !part.is_empty() && entry.name == part {
+            continue;
+        }
+        let (top, below) = path.strip_prefix(part).map_or((&b""[..], &b""[..]), split_top);
+        if !part.is_empty() && top == REMOVED {
+            remove(unpackers, &list(&entry, entries)?)?;
+            continue;
+        }
+        let unpacker = unpacker_of(unpackers, top, &path)?;
         if entry.kind == EntryType::Link {
             // Within the same folder; one between two folders has no target there.
             let target = inside(&entry.target)?;
@@ -169,6 +204,26 @@ fn all(unpackers: &mut [(&[u8], Unpacker<'_>)], entries: &mut Entries<impl Read>
     batch.must_be_short(0)
 }
 
+fn unpacker_of<'a, 'b>(
+    unpackers: &'a mut [(&[u8], Unpacker<'b>)],
+    top: &[u8],
+    path: &[u8],
+) -> Result<&'a mut Unpacker<'b>> {
+    let found = unpackers.iter_mut().find(|(name, _)| *name == top);
+    let none = || wrong(format!("{} is in no folder of a sandbox", shown(path)));
+    found.map(|(_, unpacker)| unpacker).ok_or_else(none)
+}
+
+/// Removes what a list names, each with a zero byte behind it.
+fn remove(unpackers: &mut [(&[u8], Unpacker<'_>)], removed: &[u8]) -> Result<()> {
+    for name in removed.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+        let path = inside(name)?;
+        let (top, below) = split_top(&path);
+        unpacker_of(unpackers, top, &path)?.remove(below)?;
+    }
+    Ok(())
+}
+
 /// The first name of a path, and the rest.
 fn split_top(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|b| *b == b'/') {
@@ -177,10 +232,11 @@ fn split_top(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn digests(entry: &Entry, entries: &mut Entries<impl Read>) -> Result<Vec<u8>> {
+/// The text of a list that is no file of the sandbox's.
+fn list(entry: &Entry, entries: &mut Entries<impl Read>) -> Result<Vec<u8>> {
     let plain = matches!(entry.kind, EntryType::Regular | EntryType::Continuous);
     if !plain || entry.size > LONGEST_BATCH as u64 {
-        return Err(wrong(format!("{} is no list of digests", shown(&entry.name))));
+        return Err(wrong(format!("{} is no list of an export's", shown(&entry.name))));
     }
     let mut text = Vec::new();
     entries.read_to_end(&mut text).map_err(|e| super::read::broke_off(&e))?;

@@ -63,7 +63,7 @@ pub(crate) fn broken(error: io::Error) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the archive cannot be written: {error}"))
 }
 
-fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
+pub(super) fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
     let parts: Vec<&[u8]> = beneath::names(prefix).chain(beneath::names(path)).collect();
     let mut name = parts.join(&b'/');
     if name.is_empty() {
@@ -119,7 +119,12 @@ pub(crate) fn complete(walk: &Walk, prefix: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn pack_item(walk: &Walk, item: &Item, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
+pub(super) fn pack_item(
+    walk: &Walk,
+    item: &Item,
+    prefix: &[u8],
+    archive: &mut Archive<impl Write>,
+) -> Result<()> {
     let failed = |e| on_name(e, &item.path);
     let name = name_of(prefix, &item.path, item.kind() == FileType::Directory);
     match item.kind() {

@@ -11,24 +11,50 @@ use tar::{EntryType, Header};
 /// The longest name, target or set of extensions; one extended attribute may have 64 KiB.
 const LONGEST_TEXT: u64 = 256 << 10;
 
+/// An entry of an archive.
 #[cfg_attr(not(feature = "run"), allow(dead_code))] // Only images have use for the rest.
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) target: Vec<u8>,
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub target: Vec<u8>,
     pub(crate) kind: EntryType,
-    pub(crate) mode: u32,
-    pub(crate) uid: u64,
-    pub(crate) gid: u64,
-    pub(crate) mtime: i64,
+    pub mode: u32,
+    pub uid: u64,
+    pub gid: u64,
+    pub mtime: i64,
     pub(crate) nanoseconds: u32,
     /// Bytes in the archive.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Where they belong, of a sparse file.
     pub(crate) sparse: Option<sparse::Map>,
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-pub(crate) struct Entries<R: Read> {
+/// What an entry is, as far as a folder has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArchivedKind {
+    File,
+    Folder,
+    Link,
+    HardLink,
+    Other,
+}
+
+impl Entry {
+    /// What it is.
+    #[must_use]
+    pub fn entry_kind(&self) -> ArchivedKind {
+        match self.kind {
+            EntryType::Regular | EntryType::Continuous => ArchivedKind::File,
+            EntryType::Directory => ArchivedKind::Folder,
+            EntryType::Symlink => ArchivedKind::Link,
+            EntryType::Link => ArchivedKind::HardLink,
+            _ => ArchivedKind::Other,
+        }
+    }
+}
+
+/// The entries of an archive; reading it reads the bytes of the current one.
+pub struct Entries<R: Read> {
     input: R,
     /// Bytes of the current entry, and of its padding, that were not read yet.
     body: u64,
@@ -70,7 +96,8 @@ pub(crate) fn broke_off(error: &io::Error) -> Error {
 }
 
 impl<R: Read> Entries<R> {
-    pub(crate) fn new(input: R) -> Self {
+    /// Reads an archive.
+    pub fn new(input: R) -> Self {
         Self { input, body: 0, padding: 0, digest: None, image: false, open_end: false }
     }
 
@@ -80,8 +107,8 @@ impl<R: Read> Entries<R> {
         Self { image: true, open_end, ..self }
     }
 
-    #[cfg(feature = "run")]
-    pub(crate) fn input(&self) -> &R {
+    /// What it reads from.
+    pub fn input(&self) -> &R {
         &self.input
     }
 
@@ -91,17 +118,19 @@ impl<R: Read> Entries<R> {
     }
 
     /// The same, with a digest of each entry's bytes.
-    pub(crate) fn hashing(self) -> Self {
+    #[must_use]
+    pub fn hashing(self) -> Self {
         Self { digest: Some(Sha256::new()), ..self }
     }
 
     /// The digest of what was read of the current entry.
-    pub(crate) fn digest(&self) -> Sha256 {
+    #[must_use]
+    pub fn digest(&self) -> Sha256 {
         self.digest.clone().unwrap_or_default()
     }
 
     /// The next entry; none at the end mark.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
+    pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let mut extensions = Extensions::default();
         loop {
             self.skip()?;

@@ -13,12 +13,13 @@ use crate::{
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, linkat, mkdirat,
-        openat, renameat, statat, symlinkat, unlinkat, utimensat,
+        AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens,
+        linkat, mkdirat, openat, renameat, statat, symlinkat, unlinkat, utimensat,
     },
     io::Errno,
 };
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     os::fd::{AsFd, OwnedFd},
 };
@@ -39,8 +40,9 @@ const MOST_FOLDERS: usize = 1_000_000;
 /// Names of left-out entries that are reported.
 const MOST_TOLD: usize = 100;
 
-struct Made {
-    path: Vec<u8>,
+/// What a folder gets when all else is unpacked.
+#[derive(Clone, Copy)]
+struct FolderState {
     mode: u32,
     mtime: i64,
 }
@@ -51,7 +53,10 @@ pub(super) struct Unpacker<'a> {
     links: Links,
     done: &'a mut Unpacked,
     left_out: &'a mut Vec<String>,
-    made: Vec<Made>,
+    /// By path; the innermost are the last.
+    finish: BTreeMap<Vec<u8>, FolderState>,
+    /// Whether the archive changes what is there: folders that it names get their modes and times.
+    onto: bool,
     /// The folder that the last entry was in.
     last: Option<(Vec<u8>, OwnedFd)>,
     /// For temporary names: they never collide with what an earlier unpack left behind.
@@ -154,12 +159,18 @@ impl<'a> Unpacker<'a> {
         done: &'a mut Unpacked,
         left_out: &'a mut Vec<String>,
     ) -> Result<Self> {
-        let (made, random) = (Vec::new(), random()?);
-        Ok(Self { folder, new, links, done, left_out, made, last: None, random, serial: 0 })
+        let (finish, random) = (BTreeMap::new(), random()?);
+        let (onto, last, serial) = (false, None, 0);
+        Ok(Self { folder, new, links, done, left_out, finish, onto, last, random, serial })
+    }
+
+    /// The same for an archive that changes what is there.
+    pub(super) fn onto(self) -> Self {
+        Self { onto: true, ..self }
     }
 
     fn all(&mut self, entries: &mut Entries<impl Read>) -> Result<()> {
-        while let Some(entry) = entries.next()? {
+        while let Some(entry) = entries.next_entry()? {
             self.entry(inside(&entry.name)?, entry, entries)?;
         }
         Ok(())
@@ -179,8 +190,9 @@ impl<'a> Unpacker<'a> {
         let mut is_file = false;
         match entry.kind {
             _ if path.is_empty() => {
-                if self.new && self.made.is_empty() {
-                    self.made.push(Made { path, mode: entry.mode, mtime: entry.mtime });
+                if self.new {
+                    let state = FolderState { mode: entry.mode, mtime: entry.mtime };
+                    self.finish.entry(path).or_insert(state);
                 }
                 return Ok(false);
             }
@@ -239,16 +251,39 @@ impl<'a> Unpacker<'a> {
     ) -> Result<()> {
         match mkdirat(above, name, permissions(mode | 0o700)) {
             Ok(()) => {}
-            Err(Errno::EXIST) => return Ok(()),
+            Err(Errno::EXIST) if !self.onto => return Ok(()),
+            Err(Errno::EXIST) => make_writable(above, name, mode).map_err(failed(path))?,
             Err(e) => return Err(failed(path)(e)),
         }
-        if let Some(mtime) = mtime {
-            if self.made.len() >= MOST_FOLDERS {
-                return Err(Error::new(ErrorCode::TooLarge, "the archive has too many folders"));
-            }
-            self.made.push(Made { path: path.to_vec(), mode, mtime });
+        mtime.map_or(Ok(()), |mtime| self.finish_later(path, FolderState { mode, mtime }))
+    }
+
+    fn finish_later(&mut self, path: &[u8], state: FolderState) -> Result<()> {
+        if self.finish.len() >= MOST_FOLDERS {
+            return Err(Error::new(ErrorCode::TooLarge, "the archive has too many folders"));
         }
+        self.finish.insert(path.to_vec(), state);
         Ok(())
+    }
+
+    /// Removes what has a path, with all below it. The folder that it is in keeps its mode and time.
+    pub(super) fn remove(&mut self, path: &[u8]) -> Result<()> {
+        let (parent, name) = split(path);
+        if name.is_empty() {
+            return Err(wrong("the archive removes a whole folder of the sandbox"));
+        }
+        let above = match beneath::open(self.folder, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => return Ok(()),
+            above => above.map_err(failed(path))?,
+        };
+        let stat = fstat(&above).map_err(failed(path))?;
+        if !self.finish.contains_key(parent) {
+            self.finish_later(parent, FolderState { mode: stat.st_mode & 0o777, mtime: stat.st_mtime })?;
+        }
+        self.last = None;
+        fchmod(&above, permissions(stat.st_mode | 0o700))
+            .and_then(|()| remove_tree(&above, name))
+            .map_err(failed(path))
     }
 
     fn folder(&mut self, path: &[u8], entry: &Entry) -> Result<()> {
@@ -355,7 +390,7 @@ impl<'a> Unpacker<'a> {
     /// Gives the folders that were made their modes and times, the innermost first.
     pub(super) fn finish(&mut self) -> Result<()> {
         let mut result = Ok(());
-        while let Some(Made { path, mode, mtime }) = self.made.pop() {
+        while let Some((path, FolderState { mode, mtime })) = self.finish.pop_last() {
             let set = beneath::open(self.folder, &path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|fd| {
                 futimens(&fd, &times(mtime))?;
                 fchmod(fd.as_fd(), permissions(mode))
@@ -368,6 +403,32 @@ impl<'a> Unpacker<'a> {
         }
         result
     }
+}
+
+/// Lets the user change what is in a folder that is there.
+fn make_writable(above: &OwnedFd, name: &[u8], mode: u32) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fchmod(openat(above, name, flags, Mode::empty())?, permissions(mode | 0o700))
+}
+
+/// Removes a file, or a folder with all in it. Not an error where there is none.
+fn remove_tree(above: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+    match unlinkat(above, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        other => return other,
+    }
+    make_writable(above, name, 0)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(above, name, flags, Mode::empty())?;
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            remove_tree(&folder, name)?;
+        }
+    }
+    unlinkat(above, name, AtFlags::REMOVEDIR)
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {

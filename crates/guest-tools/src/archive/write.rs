@@ -167,13 +167,31 @@ impl<W: Write> Archive<W> {
     /// Writes the digests that are due.
     fn batch(&mut self, all: bool) -> io::Result<()> {
         let due = self.digests.as_mut().and_then(|digests| digests.batch.due(all));
-        let Some((name, text)) = due else { return Ok(()) };
+        due.map_or(Ok(()), |(name, text)| self.list(&name, &text))
+    }
+
+    /// Begins a part of the archive with an entry for its folder. Its entries are counted from here on, and the digests of
+    /// all files before it are written before it.
+    pub(super) fn part(&mut self, name: &[u8]) -> io::Result<()> {
+        self.batch(true)?;
+        if let Some(digests) = &mut self.digests {
+            digests.entries = 0;
+        }
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Directory);
+        header.set_mode(0o755);
+        header.set_size(0);
+        self.header(header, name, b"")
+    }
+
+    /// Writes a list that is no file of the sandbox's.
+    pub(super) fn list(&mut self, name: &[u8], text: &[u8]) -> io::Result<()> {
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_mode(0o644);
         header.set_size(text.len() as u64);
-        self.header(header, &name, b"")?;
-        self.out.write_all(&text)?;
+        self.header(header, name, b"")?;
+        self.out.write_all(text)?;
         self.pad(text.len() as u64)
     }
 

@@ -48,13 +48,15 @@ pub struct LayerOptions {
     pub limits: ImageLimits,
     /// Whether it must have the end mark of an archive: nothing else says that it is whole.
     pub needs_end: bool,
+    /// Whether it is an ordinary archive, in which no name is a whiteout.
+    pub plain: bool,
 }
 
 /// Applies a layer to an open folder.
 pub fn apply_layer(root: &OwnedFd, input: impl Read, options: &LayerOptions) -> Result<AppliedLayer> {
     let decoded = Decoded::new(input, options.compression, options.limits).map_err(|e| broke_off(&e))?;
     let mut entries = Entries::new(decoded).of_image(!options.needs_end);
-    let mut layer = Layer::new(root, options.limits)?;
+    let mut layer = Layer::new(root, options)?;
     layer.all(&mut entries)?;
     layer.finish()?;
     let Layer { count, left_out, .. } = layer;
@@ -71,6 +73,7 @@ type Moment = (i64, u32);
 struct Layer<'a> {
     root: &'a OwnedFd,
     limits: ImageLimits,
+    plain: bool,
     count: u64,
     left_out: LeftOut,
     /// None where nothing lies below this layer, and so nothing can be whited out.
@@ -142,11 +145,12 @@ pub(super) fn is_kept(name: &[u8]) -> bool {
 }
 
 impl<'a> Layer<'a> {
-    fn new(root: &'a OwnedFd, limits: ImageLimits) -> Result<Self> {
+    fn new(root: &'a OwnedFd, options: &LayerOptions) -> Result<Self> {
         let empty = list(root).map_err(failed(b""))?.is_empty();
         Ok(Self {
             root,
-            limits,
+            limits: options.limits,
+            plain: options.plain,
             count: 0,
             left_out: LeftOut::default(),
             written: (!empty).then(Written::new),
@@ -157,7 +161,7 @@ impl<'a> Layer<'a> {
     }
 
     fn all(&mut self, entries: &mut Entries<impl Read>) -> Result<()> {
-        while let Some(entry) = entries.next()? {
+        while let Some(entry) = entries.next_entry()? {
             self.count += 1;
             if self.count > self.limits.entries {
                 let message = format!("the layers have more than {} entries", self.limits.entries);
@@ -171,15 +175,17 @@ impl<'a> Layer<'a> {
     fn entry(&mut self, entry: &Entry, entries: &mut Entries<impl Read>) -> Result<()> {
         let path = inside(&entry.name)?;
         let (above, name) = split(&path);
-        if names(&path).any(|part| part.starts_with(b".wh..wh.") && part != b".wh..wh..opq") {
-            self.left_out.notes += 1;
-            return Ok(());
-        }
-        if names(above).any(|part| part.starts_with(WHITEOUT)) {
-            return Err(wrong(format!("{} lies below a whiteout", shown(&path))));
-        }
-        if let Some(hidden) = name.strip_prefix(WHITEOUT) {
-            return self.whiteout(above, hidden, &path);
+        if !self.plain {
+            if names(&path).any(|part| part.starts_with(b".wh..wh.") && part != b".wh..wh..opq") {
+                self.left_out.notes += 1;
+                return Ok(());
+            }
+            if names(above).any(|part| part.starts_with(WHITEOUT)) {
+                return Err(wrong(format!("{} lies below a whiteout", shown(&path))));
+            }
+            if let Some(hidden) = name.strip_prefix(WHITEOUT) {
+                return self.whiteout(above, hidden, &path);
+            }
         }
         let folder = match entry.kind {
             EntryType::Directory => true,

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     AppliedLayer, ArchiveKind, Compression, ImageLimits, UnpackImage, UnpackedImage,
-    archive::read::{Entries, broke_off, wrong},
+    archive::{
+        Counted, Section,
+        read::{Entries, broke_off, wrong},
+    },
     beneath::names,
     errno::{on_path, shown},
 };
@@ -23,7 +26,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fs::File,
     io::{self, BufReader, Read},
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::fd::OwnedFd,
 };
 use tar::EntryType;
 
@@ -33,9 +36,9 @@ const MOST_FILES: usize = 20_000;
 const DEEPEST: usize = 3;
 /// Links from one file of an archive to another.
 const MOST_LINKS: usize = 8;
-/// Indices in indices.
+/// How deep indexes may be nested.
 const MOST_INDICES: usize = 3;
-/// The most tags that are told.
+/// The most tags that an answer has.
 const MOST_TAGS: usize = 100;
 
 const MANIFEST: &str = "manifest.json";
@@ -58,7 +61,7 @@ pub fn unpack_image(file: File, root: &OwnedFd, request: &UnpackImage) -> Result
     let compression = detect(&front[..got])?;
     let (files, is_image) = scan(&file, compression, limits)?;
     if !is_image {
-        let options = LayerOptions { compression, limits, needs_end: true };
+        let options = LayerOptions { compression, limits, needs_end: true, ..LayerOptions::default() };
         let layer = apply_layer(root, Section::whole(&file), &options)?;
         return Ok(UnpackedImage {
             kind: ArchiveKind::RootFilesystem,
@@ -92,40 +95,6 @@ pub fn unpack_image(file: File, root: &OwnedFd, request: &UnpackImage) -> Result
     })
 }
 
-/// A part of a file.
-struct Section<'a> {
-    file: &'a File,
-    at: u64,
-    left: u64,
-}
-
-impl<'a> Section<'a> {
-    fn whole(file: &'a File) -> Self {
-        Self { file, at: 0, left: u64::MAX }
-    }
-}
-
-impl Read for Section<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let got = self.file.read_at(&mut buffer[..most], self.at)?;
-        self.at += got as u64;
-        self.left -= got as u64;
-        Ok(got)
-    }
-}
-
-/// Where a reader is.
-struct Counted<R>(R, u64);
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.0.read(buffer)?;
-        self.1 += got as u64;
-        Ok(got)
-    }
-}
-
 /// A file of an archive, in the uncompressed bytes.
 enum Item {
     File { at: u64, size: u64 },
@@ -140,9 +109,9 @@ fn scan(file: &File, compression: Compression, limits: ImageLimits) -> Result<(F
     // The bytes that the archive has around those of its layers.
     let room = ImageLimits { bytes: limits.bytes.saturating_add(LARGEST_DOCUMENT * 64), ..limits };
     let decoded = Decoded::new(input, compression, room).map_err(|e| broke_off(&e))?;
-    let mut entries = Entries::new(Counted(decoded, 0)).of_image(false);
+    let mut entries = Entries::new(Counted::new(decoded)).of_image(false);
     let (mut files, mut system, mut overfull) = (Files::new(), false, false);
-    while let Some(entry) = entries.next()? {
+    while let Some(entry) = entries.next_entry()? {
         let parts: Vec<&[u8]> = names(&entry.name).collect();
         let path = parts.join(&b'/');
         system |= matches!(parts.first(), Some(&(b"etc" | b"usr" | b"bin")));
@@ -151,7 +120,7 @@ fn scan(file: &File, compression: Compression, limits: ImageLimits) -> Result<(F
         }
         let item = match entry.kind {
             EntryType::Regular | EntryType::Continuous if entry.sparse.is_none() => {
-                Item::File { at: entries.input().1, size: entry.size }
+                Item::File { at: entries.input().count(), size: entry.size }
             }
             EntryType::Link => Item::Link(names(&entry.target).collect::<Vec<_>>().join(&b'/')),
             EntryType::Symlink => Item::Link(relative(&parts, &entry.target)),
@@ -232,7 +201,7 @@ impl Archive {
         for _ in 0..MOST_LINKS {
             match self.files.get(&path) {
                 Some(Item::File { at, size }) => {
-                    return Ok(Section { file: &self.file, at: *at, left: *size });
+                    return Ok(Section::new(&self.file, *at, *size));
                 }
                 Some(Item::Link(target)) => path.clone_from(target),
                 None => break,
@@ -243,7 +212,7 @@ impl Archive {
 
     fn document(&self, name: &str) -> Result<Vec<u8>> {
         let section = self.find(name)?;
-        if section.left > LARGEST_DOCUMENT {
+        if section.left() > LARGEST_DOCUMENT {
             return Err(wrong(format!("{} has more than {LARGEST_DOCUMENT} bytes", shown(name.as_bytes()))));
         }
         let mut bytes = Vec::new();
@@ -325,7 +294,7 @@ impl Archive {
                 Document::Index(index) => digest = index.select(&Platform::this())?.digest.clone(),
             }
         }
-        Err(wrong("the archive has an index in an index in an index"))
+        Err(wrong(format!("the archive nests indexes deeper than {MOST_INDICES}")))
     }
 
     fn apply(&self, image: &Image, root: &OwnedFd, mut limits: ImageLimits) -> Result<Vec<AppliedLayer>> {
@@ -362,7 +331,7 @@ impl Image {
         let here = Platform::this();
         if !here.runs(&parsed.platform) {
             let message = format!("the image is for {}, and this machine is {here}", parsed.platform);
-            return Err(Error::new(ErrorCode::Unsupported, message));
+            return Err(Error::invalid("body", message));
         }
         if parsed.diff_ids.len() != layers.len() {
             let (is, said) = (layers.len(), parsed.diff_ids.len());

@@ -63,7 +63,7 @@ impl<R: Read> Read for Raw<R> {
 pub(super) fn detect(front: &[u8]) -> Result<Compression, Error> {
     let unknown = |name| {
         let message = format!("{name} is not supported; use gzip, zstd or an archive that is not compressed");
-        Err(Error::new(ErrorCode::Unsupported, message))
+        Err(Error::invalid("body", message))
     };
     match front {
         [0x1f, 0x8b, ..] => Ok(Compression::Gzip),

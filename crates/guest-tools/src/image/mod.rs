@@ -10,4 +10,4 @@ mod pack;
 
 pub use apply::{LayerOptions, apply_layer};
 pub use archive::unpack_image;
-pub use pack::pack_image;
+pub use pack::{pack_image, pack_layer};

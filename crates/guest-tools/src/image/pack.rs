@@ -7,6 +7,7 @@ use super::{
     folder::io_error,
 };
 use crate::{
+    PackedLayer,
     archive::{
         broken, check_readable, complete,
         write::{About, Archive},
@@ -15,12 +16,19 @@ use crate::{
     errno::on_name,
     walk::{Item, Walk},
 };
+use atoll_oci::Hasher;
 use atoll_types::Result;
+use flate2::{Compression, write::GzEncoder};
 use rustix::{
     fs::{FileType, OFlags, Stat, fgetxattr, fstat, readlinkat},
     io::Errno,
 };
-use std::{collections::HashMap, fs::File, io::Write, os::fd::OwnedFd};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Write},
+    os::fd::OwnedFd,
+};
 use tar::EntryType;
 
 /// Packs an open folder. A file that cannot be read is an error before the first byte.
@@ -37,6 +45,54 @@ pub fn pack_image(folder: OwnedFd, out: impl Write) -> Result<()> {
     }
     complete(&walk, b"")?;
     packer.archive.finish().map_err(broken)
+}
+
+/// The same, compressed where that is asked for, with what it is.
+pub fn pack_layer(folder: OwnedFd, gzip: bool, out: impl Write) -> Result<PackedLayer> {
+    let mut out = Hashed::new(out);
+    let diff_id = match gzip {
+        true => {
+            let mut encoder = GzEncoder::new(&mut out, Compression::fast());
+            let mut plain = Hashed::new(&mut encoder);
+            pack_image(folder, &mut plain)?;
+            let diff_id = plain.hasher.finish();
+            encoder.finish().map_err(broken)?;
+            diff_id
+        }
+        false => {
+            pack_image(folder, &mut out)?;
+            out.hasher.clone().finish()
+        }
+    };
+    out.flush().map_err(broken)?;
+    let Hashed { hasher, count, .. } = out;
+    Ok(PackedLayer { digest: hasher.finish(), diff_id, size: count })
+}
+
+/// Bytes on their way, with their digest.
+struct Hashed<W> {
+    out: W,
+    hasher: Hasher,
+    count: u64,
+}
+
+impl<W> Hashed<W> {
+    fn new(out: W) -> Self {
+        Self { out, hasher: Hasher::default(), count: 0 }
+    }
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        self.count += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 struct Packer<W: Write> {

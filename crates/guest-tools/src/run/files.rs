@@ -2,7 +2,7 @@
 
 use super::place::{absolute, open};
 use crate::{
-    ExportFolder, ExportFolders, Pack, Unpack, Unpacked,
+    ExportFolder, ExportFolders, ImportFolders, Pack, Unpack, Unpacked,
     archive::{self, Links},
     errno::on_path,
 };
@@ -60,21 +60,31 @@ pub(super) fn unpack(request: &Unpack) -> Result<()> {
 
 /// The folders of a sandbox to stdout.
 pub(super) fn export(request: &ExportFolders) -> Result<()> {
-    archive::pack_folders(folders(request)?, BufWriter::with_capacity(64 << 10, io::stdout()))
+    let ExportFolders { folders, snapshots } = request;
+    let (path, made_ms) = snapshots.as_ref().map_or(("", &[][..]), |all| (&all.path, &all.made_ms));
+    let state = |number: u32| {
+        let at = |folder: &ExportFolder| ExportFolder {
+            name: folder.name.clone(),
+            path: format!("{path}/{number:06}/{}", folder.name),
+        };
+        open_all(&folders.iter().map(at).collect::<Vec<_>>())
+    };
+    let out = BufWriter::with_capacity(64 << 10, io::stdout());
+    archive::pack_folders(&open_all(folders)?, made_ms, state, out)
 }
 
 /// The folders of a sandbox from stdin.
-pub(super) fn import(request: &ExportFolders) -> Result<()> {
+pub(super) fn import(request: &ImportFolders) -> Result<()> {
     let mut done = Unpacked::default();
-    archive::unpack_folders(&folders(request)?, Steady, &mut done)?;
+    archive::unpack_folders(&open_all(&request.folders)?, request.snapshot, Steady, &mut done)?;
     report(done)
 }
 
-fn folders(request: &ExportFolders) -> Result<Vec<(String, OwnedFd)>> {
+fn open_all(folders: &[ExportFolder]) -> Result<Vec<(String, OwnedFd)>> {
     let open = |folder: &ExportFolder| {
         Ok((folder.name.clone(), open(&absolute(&folder.path), OFlags::RDONLY | OFlags::DIRECTORY)?))
     };
-    request.folders.iter().map(open).collect()
+    folders.iter().map(open).collect()
 }
 
 /// Writes the one line of an answer.

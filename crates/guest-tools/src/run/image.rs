@@ -7,7 +7,7 @@ use super::{
 use crate::{
     ApplyLayer, PackImage, UnpackImage,
     errno::on_path,
-    image::{LayerOptions, apply_layer, pack_image, unpack_image},
+    image::{LayerOptions, apply_layer, pack_layer, unpack_image},
 };
 use atoll_types::{Error, Result};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -29,6 +29,7 @@ pub(super) fn apply(request: &ApplyLayer) -> Result<()> {
         compression: request.compression,
         limits: request.limits,
         needs_end: request.diff_id.is_none(),
+        plain: request.plain,
     };
     let layer = apply_layer(&root, Steady, &options)?;
     for (field, is, said) in
@@ -52,5 +53,11 @@ pub(super) fn unpack(request: &UnpackImage) -> Result<()> {
 pub(super) fn pack(request: &PackImage) -> Result<()> {
     request.check()?;
     let folder = open("path", &request.path, OFlags::DIRECTORY)?;
-    pack_image(folder, BufWriter::with_capacity(64 << 10, io::stdout()))
+    match request.measure {
+        true => report(pack_layer(folder, request.gzip, io::sink())?),
+        false => {
+            let out = BufWriter::with_capacity(64 << 10, io::stdout());
+            pack_layer(folder, request.gzip, out).map(drop)
+        }
+    }
 }

@@ -10,7 +10,9 @@ mod out;
 mod place;
 mod watch;
 
-use crate::{ApplyLayer, ExportFolders, Find, Grep, Pack, PackImage, Unpack, UnpackImage, Watch};
+use crate::{
+    ApplyLayer, ExportFolders, Find, Grep, ImportFolders, Pack, PackImage, Unpack, UnpackImage, Watch,
+};
 use atoll_types::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use std::io::Write;
@@ -52,7 +54,7 @@ fn run(name: &str, request: &str) -> Result<()> {
         "pack" => files::pack(&read::<Pack>(request)?),
         "unpack" => files::unpack(&read::<Unpack>(request)?),
         "export" => files::export(&read::<ExportFolders>(request)?),
-        "import" => files::import(&read::<ExportFolders>(request)?),
+        "import" => files::import(&read::<ImportFolders>(request)?),
         "watch" => watch::run(&read::<Watch>(request)?),
         "apply-layer" => image::apply(&read::<ApplyLayer>(request)?),
         "unpack-image" => image::unpack(&read::<UnpackImage>(request)?),

@@ -1,7 +1,11 @@
 //! Layers onto each other, and a folder as a layer.
 
 use crate::support::*;
-use atoll_guest_tools::{Compression, LeftOut, image::pack_image};
+use atoll_guest_tools::{
+    Compression, LeftOut,
+    image::{LayerOptions, apply_layer, pack_image, pack_layer},
+};
+use atoll_oci::Digest;
 use std::{fs, os::unix::fs::MetadataExt};
 use tar::EntryType;
 
@@ -42,6 +46,17 @@ fn whiteouts_remove_what_is_below_and_nothing_of_their_own_layer() {
     assert_eq!(names, [".", "a", "a/stays", "b", "b/deep", "b/deep/new", "b/new", "c", "c/new", "d"]);
     assert_eq!(fs::read(top.path().join("d")).unwrap(), b"y");
     assert_eq!((done.entries, done.left_out.notes), (13, 1));
+}
+
+#[test]
+fn an_ordinary_archive_has_no_whiteouts() {
+    let top = tempfile::tempdir().unwrap();
+    applied(top.path(), layer(&[file("a", "x")]).as_slice()).unwrap();
+    let options = LayerOptions { plain: true, ..LayerOptions::default() };
+    let archive = layer(&[file(".wh.a", "y"), file(".wh..wh.plnk", "z")]);
+    apply_layer(&opened(top.path()), archive.as_slice(), &options).unwrap();
+    let names: Vec<String> = tree(top.path()).into_keys().collect();
+    assert_eq!(names, [".", ".wh..wh.plnk", ".wh.a", "a"]);
 }
 
 #[test]
@@ -147,8 +162,8 @@ fn every_compression_gives_the_same_layer() {
         let top = tempfile::tempdir().unwrap();
         let done = applied(top.path(), bytes.as_slice()).unwrap();
         assert_eq!(done.compression, compression);
-        assert_eq!(done.diff_id, atoll_oci::Digest::of(&plain));
-        assert_eq!(done.digest, atoll_oci::Digest::of(&bytes));
+        assert_eq!(done.diff_id, Digest::of(&plain));
+        assert_eq!(done.digest, Digest::of(&bytes));
         assert_eq!((done.entries, done.bytes), (2, plain.len() as u64));
         trees.push(tree(top.path()).remove("d/f").unwrap());
     }
@@ -218,4 +233,15 @@ fn a_folder_as_a_layer_comes_out_as_it_went_in() {
     assert!(bytes == packed(), "the same files are always the same bytes");
     applied(to.path(), bytes.as_slice()).unwrap();
     assert_eq!(differences(&tree(to.path()), &tree(from.path())), [""; 0]);
+    // What is measured first is what comes then, compressed or not.
+    for gzip in [false, true] {
+        let measured = pack_layer(opened(from.path()), gzip, std::io::sink()).unwrap();
+        let mut packed = Vec::new();
+        assert_eq!(pack_layer(opened(from.path()), gzip, &mut packed).unwrap(), measured);
+        assert_eq!((measured.digest, measured.size), (Digest::of(&packed), packed.len() as u64));
+        assert_eq!(measured.diff_id, Digest::of(&bytes));
+        let to = tempfile::tempdir().unwrap();
+        applied(to.path(), packed.as_slice()).unwrap();
+        assert_eq!(differences(&tree(to.path()), &tree(from.path())), [""; 0]);
+    }
 }

@@ -85,7 +85,7 @@ def is_quiet(expression, code):
     return line[expression.end_col_offset:].lstrip().startswith(b";")
 
 
-def run_cell(code):
+def run_cell(code, result_variable=False):
     name = "<cell %d>" % S.count
     tree, code = read_cell(code, name)
     if S.shell is not None:
@@ -105,6 +105,8 @@ def run_cell(code):
     else:
         exec(body, MAIN.__dict__)
         value = eval(last, MAIN.__dict__) if last else None
+    if result_variable and last is None and "result" in body.co_names:
+        value = MAIN.__dict__.get("result")
     if type(value) is COROUTINE_TYPE:
         value = in_loop(value)
     return None if value is None or quiet else result_of(value)
@@ -175,7 +177,7 @@ def execute(request):
     answer = {"event": "done", "id": request["id"], "result": None, "error": None}
     lengths, error, text = {}, None, None
     try:
-        text = enter(run_cell, request["code"])
+        text = enter(run_cell, request["code"], request.get("result_variable", False))
     except BaseException as raised:
         error = raised
     if posix.getpid() != S.pid:

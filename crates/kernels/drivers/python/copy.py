@@ -122,8 +122,8 @@ def wait_to_live():
                 return become_fork(descriptors)
         except Exception:
             if number == _signal.SIGUSR1:
-                posix._exit(1)  # the warden sees that there is nothing to return to
-        close_all(descriptors)  # where no copy has them, the warden sees that too
+                posix._exit(1)  # the kernel manager sees that there is nothing to return to
+        close_all(descriptors)  # where no copy has them, the kernel manager sees that too
 
 
 def next_signal():
@@ -134,7 +134,7 @@ def next_signal():
         if told is not None:
             return told.si_signo
         if poll.poll(0):
-            posix._exit(0)  # nobody reads our events any more: the warden is gone
+            posix._exit(0)  # nobody reads our events any more: the kernel manager is gone
 
 
 def say_restored(checkpoint):

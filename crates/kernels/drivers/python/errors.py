@@ -4,7 +4,7 @@ MOST_FRAMES = 1000
 
 
 def describe(error, lengths):
-    """What the warden is told of an error."""
+    """What the kernel manager is told of an error."""
     try:
         message = str(error)
     except BaseException as broken:

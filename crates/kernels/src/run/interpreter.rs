@@ -172,10 +172,12 @@ pub(super) fn refused(error: &std::io::Error) -> Error {
                            kill a command that runs, or stop and resume the sandbox";
             Error::new(ErrorCode::Conflict, message)
         }
-        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-            limit("the sandbox's limit of open files is reached: no interpreter can start")
-        }
-        Some(rustix::io::Errno::NOMEM) => limit("there is no memory for another interpreter"),
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => limit(
+            "the sandbox's limit of open files is reached, so no interpreter can start: end a command or a kernel",
+        ),
+        Some(rustix::io::Errno::NOMEM) => limit(
+            "there is no memory for another interpreter: end a command or a kernel, or give the sandbox more memory",
+        ),
         _ => Error::new(ErrorCode::ExecFailed, format!("the interpreter cannot start: {error}")),
     }
 }

@@ -437,7 +437,9 @@ impl Kernel {
             return Err(Error { death: Some(death), ..Error::new(ErrorCode::KernelDied, message) });
         }
         if self.queue.len() >= MOST_QUEUED {
-            let message = format!("{MOST_QUEUED} cells wait for this kernel already");
+            let message = format!(
+                "{MOST_QUEUED} cells wait for this kernel already; wait for their ends, or interrupt or restart it"
+            );
             return Err(Error::new(ErrorCode::LimitExceeded, message));
         }
         Ok(())

@@ -97,12 +97,21 @@ impl Language {
 
     fn missing(self) -> Error {
         let message = format!(
-            "{} is not in this sandbox's image: install {} on the machine for the `host` image, or use an \
-             image that has it",
-            self.programs().first().unwrap_or(&"its interpreter"),
+            "{} is not in this image: use an image that has it; for `host`, install {} on the machine",
+            self.own_name(),
             self.package()
         );
         Error::new(ErrorCode::Unsupported, message).at("language")
+    }
+
+    /// Its name as it is written in prose.
+    fn own_name(self) -> &'static str {
+        match self {
+            Self::Python => "Python",
+            Self::Node => "Node.js",
+            Self::R => "R",
+            Self::Bash => "bash",
+        }
     }
 
     /// Refuses code that cannot be passed to its driver.
@@ -115,8 +124,13 @@ impl Language {
     }
 
     /// A request to run a cell.
-    pub(super) fn execute(self, id: u64, code: &str) -> Vec<u8> {
-        self.about_code("execute", id, code)
+    pub(super) fn execute(self, id: u64, code: &str, result_variable: bool) -> Vec<u8> {
+        match self {
+            Self::Python if result_variable => {
+                line(&serde_json::json!({ "op": "execute", "id": id, "code": code, "result_variable": true }))
+            }
+            _ => self.about_code("execute", id, code),
+        }
     }
 
     /// A request for completions.
@@ -170,7 +184,9 @@ mod tests {
     fn what_is_missing_is_named() {
         let error = Language::Node.interpreter("/nowhere:relative:").err().unwrap();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
-        assert!(error.message.starts_with("node is not in this sandbox's image: install nodejs"));
+        assert!(
+            error.message.starts_with("Node.js is not in this image: ") && error.message.contains("nodejs")
+        );
         assert!(Language::Bash.interpreter("/nowhere:/usr/bin:/bin").is_ok());
     }
 
@@ -187,9 +203,10 @@ mod tests {
     #[test]
     fn requests_hold_any_code() {
         let code = "a\n\"é\\\0";
-        let told: serde_json::Value = serde_json::from_slice(&Language::Python.execute(7, code)).unwrap();
+        let told: serde_json::Value =
+            serde_json::from_slice(&Language::Python.execute(7, code, false)).unwrap();
         assert_eq!(told, serde_json::json!({ "op": "execute", "id": 7, "code": code }));
-        assert_eq!(Language::Bash.execute(7, "é\n"), "execute 7 3\né\n".as_bytes());
+        assert_eq!(Language::Bash.execute(7, "é\n", true), "execute 7 3\né\n".as_bytes());
         let set = BTreeMap::from([("A".into(), "b\nc\\".into())]);
         assert_eq!(Language::R.variables(&set, &["X".into()]), b"variables 0 11\nA=b\\nc\\\\\nX\n");
         assert_eq!(Language::Bash.variables(&set, &[]), b"variables 0 7\nA=b\nc\\\0");

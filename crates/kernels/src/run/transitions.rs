@@ -71,7 +71,7 @@ impl Kernel {
         let [stdout, stderr] = std::mem::take(&mut self.between);
         running.print(&self.manager.out, CellStream::Stdout, &stdout);
         running.print(&self.manager.out, CellStream::Stderr, &stderr);
-        self.send(self.plan.language.execute(id, &execute.code));
+        self.send(self.plan.language.execute(id, &execute.code, execute.result_variable));
         self.doing = KernelState::Cell(running);
     }
 

@@ -93,6 +93,21 @@ fn data_frames_are_tables() {
 }
 
 #[test]
+fn widgets_are_pages_of_their_own() {
+    let mut r = r();
+    let cell = r.cell(
+        "w <- htmlwidgets::createWidget('none', list(word = 'kept <here>'), package = 'htmlwidgets')\nw\nw",
+    );
+    assert_eq!((cell.text(), cell.displays.len()), ("", 2), "{:?}", cell.done);
+    for display in &cell.displays {
+        assert_eq!(display["type"], "text/html");
+        let page = text(display);
+        assert!(page.contains("HTMLWidgets") && page.contains("kept"), "{page}");
+        assert!(!page.contains("<script src=\"") && !page.contains("_files/"), "{page}");
+    }
+}
+
+#[test]
 fn nothing_can_be_read_and_leaving_is_an_error() {
     let mut r = r();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A real interpreter with a driver in it, on real pipes, as the warden holds it: cells go in, events and
+//! A real interpreter with a driver in it, on real pipes, as the kernel manager holds it: cells go in, events and
 //! output come out. Every wait has a bound; nothing here asserts on time. The interpreter's whole process
 //! group is gone when this is dropped.
 #![allow(dead_code, reason = "each test file uses its part")]
