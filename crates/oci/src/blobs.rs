@@ -1,13 +1,14 @@
 //! A folder of blobs by their digests, `blobs/sha256/<hex>`. A blob appears there whole and verified or not at all; what is
 //! on its way is in `partial`, where an interrupted pull continues.
 
-use crate::{Digest, LARGEST_DOCUMENT};
+use crate::{Digest, Hasher, LARGEST_DOCUMENT};
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use std::{
     collections::HashMap,
-    fs, io,
+    fs,
+    io::{self, Read},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{
@@ -37,7 +38,6 @@ pub struct Blobs {
 
 /// A blob that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct BlobUsage {
     pub digest: Digest,
     pub bytes: u64,
@@ -133,11 +133,41 @@ impl Blobs {
         Ok(digest)
     }
 
+    /// Notes that a blob is used: it is as new as one that was fetched now.
+    pub(crate) async fn touch(&self, digest: &Digest) {
+        let path = self.path(digest);
+        let touched =
+            tokio::task::spawn_blocking(move || fs::File::open(path)?.set_modified(SystemTime::now()));
+        // One that stays old is fetched again the sooner.
+        let _ = touched.await;
+    }
+
     /// Removes a blob; one that is not there is removed.
     pub async fn remove(&self, digest: &Digest) -> Result<()> {
         match tokio::fs::remove_file(self.path(digest)).await {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed(&e)),
             _ => Ok(()),
+        }
+    }
+
+    /// Removes a blob whose bytes are not those of its digest any more; false where they are, or where there is none.
+    pub async fn remove_damaged(&self, digest: &Digest) -> Result<bool> {
+        let (path, wanted) = (self.path(digest), digest.clone());
+        let is_damaged = tokio::task::spawn_blocking(move || {
+            let mut file = fs::File::open(path)?;
+            let (mut hasher, mut piece) = (Hasher::default(), vec![0; PIECE]);
+            loop {
+                match file.read(&mut piece)? {
+                    0 => return Ok::<_, io::Error>(hasher.finish() != wanted),
+                    got => hasher.update(&piece[..got]),
+                }
+            }
+        });
+        match is_damaged.await.map_err(|e| Error::internal(e.to_string()))? {
+            Ok(true) => self.remove(digest).await.map(|()| true),
+            Ok(false) => Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(failed(&e)),
         }
     }
 

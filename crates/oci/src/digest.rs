@@ -1,6 +1,6 @@
 //! Digests: sha256 in lower case, the one algorithm that registries use.
 
-use atoll_types::Error;
+use atoll_types::{Error, text::hex};
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use std::{fmt, str::FromStr};
@@ -88,8 +88,7 @@ impl Hasher {
     /// The digest of all of them.
     #[must_use]
     pub fn finish(self) -> Digest {
-        let hex: String = self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Digest(format!("{PREFIX}{hex}"))
+        Digest(format!("{PREFIX}{}", hex(&self.0.finalize())))
     }
 }
 

@@ -1,20 +1,23 @@
-//! Images made here: their configuration and manifest, and an OCI layout as one archive. Of the same layers and
-//! configuration it is always the same bytes.
+//! The documents of an image that is made here. Of the same layers and configuration they are always the same bytes.
 
-use crate::{Blobs, Descriptor, ImageConfig, Index, Layer, Manifest, blobs::failed, media};
+use crate::{Descriptor, Digest, ImageConfig, Index, Manifest, media};
 use atoll_types::{Error, Result};
-use std::{collections::BTreeMap, io};
-use tar::{EntryType, Header};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::collections::BTreeMap;
 
-const BLOCK: u64 = 512;
-
-/// An image whose blobs are all there.
+/// A layer of an image that is made here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct BuiltImage {
-    pub manifest: Descriptor,
-    pub config: Descriptor,
+pub struct Layer {
+    /// The blob.
+    pub descriptor: Descriptor,
+    /// The digest of its uncompressed bytes.
+    pub diff_id: Digest,
+}
+
+/// The documents of an image, as they are written into a layout and pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageDocuments {
+    pub manifest: Vec<u8>,
+    pub config: Vec<u8>,
     pub layers: Vec<Descriptor>,
 }
 
@@ -22,86 +25,47 @@ fn document(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|e| Error::internal(e.to_string()))
 }
 
-/// Adds configuration and manifest of an image with these layers, the lowest first.
-pub async fn build_image(blobs: &Blobs, layers: &[Layer], config: &ImageConfig) -> Result<BuiltImage> {
-    let diff_ids = layers.iter().map(|layer| layer.diff_id.clone()).collect();
-    let config = ImageConfig { diff_ids, ..config.clone() };
-    config.check()?;
-    let bytes = config.to_document()?;
-    let config = Descriptor::new(media::CONFIG, blobs.put(&bytes).await?, bytes.len() as u64);
-    let layers: Vec<Descriptor> = layers.iter().map(|layer| layer.descriptor.clone()).collect();
-    let manifest = Manifest {
-        schema_version: 2,
-        media_type: Some(media::MANIFEST.into()),
-        config: config.clone(),
-        layers: layers.clone(),
-    };
-    let bytes = document(&manifest)?;
-    let manifest = Descriptor::new(media::MANIFEST, blobs.put(&bytes).await?, bytes.len() as u64);
-    Ok(BuiltImage { manifest, config, layers })
+fn described(media_type: &str, bytes: &[u8]) -> Descriptor {
+    Descriptor::new(media_type, Digest::of(bytes), bytes.len() as u64)
 }
 
-/// Writes an OCI layout with one image as a tar archive. `tag` is its name there.
-pub async fn write_layout(
-    blobs: &Blobs,
-    image: &BuiltImage,
-    tag: Option<&str>,
-    out: &mut (impl AsyncWrite + Unpin + Send),
-) -> Result<()> {
-    let mut manifest = image.manifest.clone();
-    manifest.annotations =
-        tag.map(|tag| BTreeMap::from([("org.opencontainers.image.ref.name".to_owned(), tag.to_owned())]));
-    let index = Index { schema_version: 2, media_type: Some(media::INDEX.into()), manifests: vec![manifest] };
-    let gone = |e: io::Error| {
-        Error::new(atoll_types::ErrorCode::Unavailable, format!("the archive cannot be written: {e}"))
-    };
-    for (name, body) in
-        [("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()), ("index.json", document(&index)?)]
-    {
-        out.write_all(&header(name, EntryType::Regular, body.len() as u64)).await.map_err(gone)?;
-        out.write_all(&body).await.map_err(gone)?;
-        out.write_all(&padding(body.len() as u64)).await.map_err(gone)?;
+impl ImageDocuments {
+    /// Those of an image with these layers, the lowest first.
+    pub fn new(layers: &[Layer], config: &ImageConfig) -> Result<Self> {
+        let diff_ids = layers.iter().map(|layer| layer.diff_id.clone()).collect();
+        let config = ImageConfig { diff_ids, ..config.clone() };
+        config.check()?;
+        let config = config.to_document()?;
+        let layers: Vec<Descriptor> = layers.iter().map(|layer| layer.descriptor.clone()).collect();
+        let manifest = document(&Manifest {
+            schema_version: 2,
+            media_type: Some(media::MANIFEST.into()),
+            config: described(media::CONFIG, &config),
+            layers: layers.clone(),
+        })?;
+        Ok(Self { manifest, config, layers })
     }
-    for name in ["blobs/", "blobs/sha256/"] {
-        out.write_all(&header(name, EntryType::Directory, 0)).await.map_err(gone)?;
-    }
-    let mut all: Vec<&Descriptor> =
-        [&image.manifest, &image.config].into_iter().chain(&image.layers).collect();
-    all.sort_by(|a, b| a.digest.cmp(&b.digest));
-    all.dedup_by(|a, b| a.digest == b.digest);
-    for blob in all {
-        let name = format!("blobs/sha256/{}", blob.digest.hex());
-        out.write_all(&header(&name, EntryType::Regular, blob.size)).await.map_err(gone)?;
-        let file = tokio::fs::File::open(blobs.path(&blob.digest)).await.map_err(|e| failed(&e))?;
-        let copied = tokio::io::copy(&mut file.take(blob.size), out).await.map_err(gone)?;
-        if copied != blob.size {
-            return Err(Error::internal(format!(
-                "{} has {copied} bytes, and not {}",
-                blob.digest, blob.size
-            )));
-        }
-        out.write_all(&padding(blob.size)).await.map_err(gone)?;
-    }
-    out.write_all(&[0; 2 * BLOCK as usize]).await.map_err(gone)?;
-    out.flush().await.map_err(gone)
-}
 
-fn header(name: &str, kind: EntryType, size: u64) -> [u8; BLOCK as usize] {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(if kind == EntryType::Directory { 0o755 } else { 0o644 });
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_size(size);
-    if let Some(fields) = header.as_gnu_mut() {
-        let length = name.len().min(fields.name.len());
-        fields.name[..length].copy_from_slice(&name.as_bytes()[..length]);
+    /// The manifest's blob.
+    #[must_use]
+    pub fn manifest_descriptor(&self) -> Descriptor {
+        described(media::MANIFEST, &self.manifest)
     }
-    header.set_cksum();
-    *header.as_bytes()
-}
 
-fn padding(size: u64) -> Vec<u8> {
-    vec![0; usize::try_from((BLOCK - size % BLOCK) % BLOCK).unwrap_or(0)]
+    /// The configuration's blob.
+    #[must_use]
+    pub fn config_descriptor(&self) -> Descriptor {
+        described(media::CONFIG, &self.config)
+    }
+
+    /// The `index.json` of a layout that has this image alone. `tag` is its name there.
+    pub fn index(&self, tag: &str) -> Result<Vec<u8>> {
+        let name = ("org.opencontainers.image.ref.name".to_owned(), tag.to_owned());
+        let manifest = Descriptor { annotations: Some(BTreeMap::from([name])), ..self.manifest_descriptor() };
+        document(&Index {
+            schema_version: 2,
+            media_type: Some(media::INDEX.into()),
+            manifests: vec![manifest],
+        })
+    }
 }

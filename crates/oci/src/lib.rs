@@ -1,17 +1,16 @@
 //! Images as the Open Container Initiative describes them: references, manifests and configurations, pulled from
-//! registries into a folder of blobs, pushed from there, and written as layouts.
+//! registries into a folder of blobs, and pushed.
 //!
 //! Layers are bytes with a digest here: nothing in this crate looks into one. They are unpacked inside a build sandbox.
 //! Everything that a registry sends is hostile: each document has a length limit, each blob has the digest and the size
 //! that its manifest says or does not exist, and each address that a registry leads to is asked of [`Network`].
 
 #[cfg(feature = "registry")]
+mod auth_file;
+#[cfg(feature = "registry")]
 mod blobs;
 mod config;
 mod digest;
-#[cfg(feature = "registry")]
-mod layer;
-#[cfg(feature = "registry")]
 mod layout;
 mod manifest;
 #[cfg(feature = "registry")]
@@ -28,15 +27,14 @@ mod registry;
 pub use blobs::{BlobUsage, Blobs};
 pub use config::ImageConfig;
 pub use digest::{Digest, Hasher};
-#[cfg(feature = "registry")]
-pub use layer::Layer;
-#[cfg(feature = "registry")]
-pub use layout::{BuiltImage, build_image, write_layout};
+pub use layout::{ImageDocuments, Layer};
 pub use manifest::{Descriptor, Document, Index, Manifest, Platform, media};
 #[cfg(feature = "registry")]
 pub use network::Network;
 #[cfg(feature = "registry")]
 pub use pull::{PullEvent, PullLimits, PulledImage, PulledLayer};
+#[cfg(feature = "registry")]
+pub use push::LayerSource;
 pub use reference::Reference;
 #[cfg(feature = "registry")]
 pub use registry::{Credentials, Registries};

@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, fmt};
 
 /// Media types.
 pub mod media {
-    #![allow(missing_docs)]
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
     pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -23,7 +22,6 @@ pub mod media {
 
 /// What a manifest is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct Platform {
     pub architecture: String,
     pub os: String,
@@ -66,7 +64,6 @@ impl fmt::Display for Platform {
 /// A blob, as another document names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
 pub struct Descriptor {
     pub media_type: String,
     pub digest: Digest,
@@ -100,7 +97,6 @@ impl Descriptor {
 /// One image: a configuration and layers, the lowest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
 pub struct Manifest {
     pub schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +108,6 @@ pub struct Manifest {
 /// Images, usually one for each platform.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
 pub struct Index {
     pub schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +117,6 @@ pub struct Index {
 
 /// What a reference leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Document {
     Manifest(Manifest),
     Index(Index),

@@ -1,6 +1,9 @@
 //! Where a registry may lead: by HTTPS to any public address, and to what the operator named. A name is resolved here and
 //! the very address that was checked is connected to, for the registry, for the service that gives tokens, and for every
 //! redirect, so that no registry makes the server a way into a private network.
+//!
+//! What the operator named counts for requests that name that very host and port. The answer of another registry leads
+//! there only where the operator said so of the two.
 
 use atoll_types::{Error, ErrorCode, Result};
 use hyper::Uri;
@@ -27,6 +30,8 @@ pub struct Network {
     denied: Arc<Denied>,
     insecure: Vec<String>,
     private: Vec<String>,
+    /// Registries, and the hosts beside their own that they lead to.
+    companions: Vec<(String, String)>,
 }
 
 impl fmt::Debug for Network {
@@ -42,7 +47,7 @@ fn refused(message: impl Into<String>) -> Error {
 impl Network {
     /// A network of which some addresses are out of reach.
     pub fn new(denied: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        Self { denied: Arc::new(denied), insecure: Vec::new(), private: Vec::new() }
+        Self { denied: Arc::new(denied), insecure: Vec::new(), private: Vec::new(), companions: Vec::new() }
     }
 
     /// The same, with hosts (`host:port`, or `host` for port 80) that are spoken to without TLS and at any address.
@@ -59,6 +64,15 @@ impl Network {
         self
     }
 
+    /// The same, where one of these registries also leads to other hosts that were named: its storage, or the service that gives
+    /// its tokens. Both with their ports.
+    #[must_use]
+    pub fn with_companions(mut self, registry: &str, hosts: impl IntoIterator<Item = String>) -> Self {
+        let own = registry.to_ascii_lowercase();
+        self.companions.extend(hosts.into_iter().map(|host| (own.clone(), host.to_ascii_lowercase())));
+        self
+    }
+
     /// The address of a registry's API.
     pub(crate) fn base(&self, host: &str) -> Result<Url> {
         let scheme = if self.insecure.contains(&with_port(host, 80)) { "http" } else { "https" };
@@ -67,9 +81,16 @@ impl Network {
         })
     }
 
-    /// Refuses an address that a registry may not lead to, before it is resolved.
-    pub(crate) fn check(&self, url: &Url) -> Result<()> {
-        let place = place_of(url)?;
+    /// Refuses an address that the registry at `base` may not lead to, before it is resolved. Before every request, because
+    /// connections are kept and used again.
+    pub(crate) fn check(&self, url: &Url, base: &Url) -> Result<()> {
+        let (place, own) = (place_of(url)?, place_of(base)?);
+        let is_pair = |(of, to): &(String, String)| *of == own && *to == place;
+        if place != own && self.is_named(&place) && !self.companions.iter().any(is_pair) {
+            return Err(refused(format!(
+                "the registry {own} leads to {place}, which the operator's configuration names for itself alone"
+            )));
+        }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused(format!(
                 "the registry leads to an address of {place} with a password in it"
@@ -170,7 +191,8 @@ mod tests {
     fn network() -> Network {
         Network::new(|address| address.is_loopback())
             .with_insecure(["127.0.0.1:5000".into(), "[::1]:5000".into(), "Plain.Example".into()])
-            .with_private(["inner.example".into()])
+            .with_private(["inner.example".into(), "storage.example".into()])
+            .with_companions("inner.example:443", ["storage.example:443".into()])
     }
 
     #[test]
@@ -185,12 +207,32 @@ mod tests {
         ] {
             assert_eq!(network.base(host).unwrap().scheme(), scheme, "{host}");
         }
-        let check = |url: &str| network.check(&Url::parse(url).unwrap());
-        for good in ["https://any.example/x", "http://127.0.0.1:5000/v2/", "http://plain.example/x"] {
-            assert!(check(good).is_ok(), "{good}");
+        let from =
+            |base: &str, url: &str| network.check(&Url::parse(url).unwrap(), &network.base(base).unwrap());
+        for (base, good) in [
+            ("any.example", "https://any.example/x"),
+            ("any.example", "https://other.example/x"),
+            ("127.0.0.1:5000", "http://127.0.0.1:5000/v2/"),
+            ("plain.example", "http://plain.example/x"),
+            // Every spelling of an address is that address.
+            ("127.0.0.1:5000", "http://0x7f.1:5000/"),
+            ("inner.example", "https://storage.example/"),
+        ] {
+            assert!(from(base, good).is_ok(), "{good}");
         }
-        // Every spelling of an address is that address.
-        assert!(check("http://0x7f.1:5000/").is_ok());
+        // What was named is for requests that name it.
+        for (base, bad) in [
+            ("any.example", "http://127.0.0.1:5000/v2/"),
+            ("any.example", "https://127.0.0.1:5000/v2/"),
+            ("any.example", "https://inner.example/"),
+            ("any.example", "https://INNER.example:443/"),
+            ("any.example", "https://storage.example/"),
+            ("127.0.0.1:5000", "http://[::1]:5000/"),
+            ("storage.example", "https://inner.example/"),
+        ] {
+            assert!(from(base, bad).is_err(), "{base} {bad}");
+        }
+        let check = |url: &str| from("plain.example", url);
         for bad in [
             "http://any.example/",
             "http://127.0.0.1:80/",

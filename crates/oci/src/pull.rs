@@ -65,7 +65,8 @@ pub enum PullEvent {
         /// Their bytes.
         bytes: u64,
     },
-    /// Bytes of a layer came; as many as it has where it was there already.
+    /// Bytes of a layer came. The first event of one that has to be fetched says how many are there from before; that of one that
+    /// is there already says all.
     Layer {
         /// Which.
         digest: Digest,
@@ -143,11 +144,8 @@ impl Registries {
             return Err(Error::invalid("manifest", message));
         }
         blobs.put(&text).await?;
-        stream::iter(layers)
-            .map(|layer| session.blob(blobs, layer, progress))
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<Vec<()>>()
-            .await?;
+        let fetches: Vec<_> = layers.iter().map(|layer| session.blob(blobs, layer, progress)).collect();
+        stream::iter(fetches).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         let layers = layers.iter().cloned().zip(image.diff_ids.iter().cloned());
         let layers = layers.map(|(descriptor, diff_id)| PulledLayer { descriptor, diff_id }).collect();
         Ok(PulledImage { manifest_digest, config_digest: config.digest.clone(), config: image, layers })
@@ -185,13 +183,17 @@ impl Session<'_> {
         let alone = blobs.lock(digest).await;
         match blobs.size(digest).await? {
             Some(there) if there == *size => {
+                blobs.touch(digest).await;
                 told(*size);
                 return Ok(());
             }
+            // The disk has damaged it since it was fetched.
+            Some(_) if blobs.remove_damaged(digest).await? => {}
             Some(there) => return Err(self.wrong_size(digest, there, *size)),
             None => {}
         }
         let mut partial = Partial::open(blobs, digest, *size, alone).await?;
+        told(partial.done);
         let mut wait = FIRST_WAIT;
         let mut last = None;
         for request in 0..MOST_REQUESTS {

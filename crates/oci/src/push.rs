@@ -1,12 +1,12 @@
-//! Pushes an image that is among the blobs: each blob that the registry lacks, then the manifest.
+//! Pushes an image: each blob that the registry lacks, then the manifest.
 
 use crate::{
-    Blobs, BuiltImage, Credentials, Descriptor, Reference, Registries,
-    registry::{Session, empty},
+    Blobs, Credentials, Descriptor, ImageDocuments, Reference, Registries,
+    registry::{Body, Session, empty},
 };
 use atoll_types::{Error, Result};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::{
     Method, StatusCode,
@@ -14,13 +14,30 @@ use hyper::{
     header::{self, HeaderMap, HeaderValue},
 };
 use std::io;
+use url::Url;
+
+/// Where the bytes of an image's layers come from. Only those that a registry lacks are asked for.
+pub trait LayerSource: Sync {
+    /// All bytes of a layer.
+    fn open<'a>(&'a self, layer: &'a Descriptor) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes>>>>;
+}
+
+impl LayerSource for Blobs {
+    fn open<'a>(&'a self, layer: &'a Descriptor) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes>>>> {
+        Box::pin(async { Ok(self.stream(&layer.digest).await?.boxed()) })
+    }
+}
+
+fn full(bytes: &[u8]) -> Body {
+    Full::new(Bytes::copy_from_slice(bytes)).map_err(|never| match never {}).boxed_unsync()
+}
 
 impl Registries {
     /// Pushes an image under a reference's tag.
     pub async fn push(
         &self,
-        blobs: &Blobs,
-        image: &BuiltImage,
+        image: &ImageDocuments,
+        layers: &dyn LayerSource,
         reference: &Reference,
         credentials: &Credentials,
     ) -> Result<()> {
@@ -28,14 +45,27 @@ impl Registries {
             Error::invalid("reference", "an image is pushed under a tag, and not under a digest")
         })?;
         let session = self.session(reference, credentials, "pull,push")?;
-        for blob in image.layers.iter().chain([&image.config]) {
-            session.upload(blobs, blob).await?;
+        for layer in &image.layers {
+            if let Some(place) = session.begin_upload(layer).await? {
+                let body = match layer.size {
+                    0 => empty(),
+                    _ => {
+                        let pieces = layers.open(layer).await?;
+                        let frames = pieces.map(|piece| piece.map(Frame::data).map_err(io::Error::other));
+                        StreamBody::new(frames).boxed_unsync()
+                    }
+                };
+                session.upload(place, layer, body).await?;
+            }
         }
-        let manifest = blobs.document(&image.manifest.digest).await?;
-        let headers = described(&image.manifest.media_type, manifest.len() as u64)?;
+        let config = image.config_descriptor();
+        if let Some(place) = session.begin_upload(&config).await? {
+            session.upload(place, &config, full(&image.config)).await?;
+        }
+        let manifest = image.manifest_descriptor();
+        let headers = described(&manifest.media_type, manifest.size)?;
         let url = session.url(&format!("manifests/{tag}"))?;
-        let body = Full::new(Bytes::from(manifest)).map_err(|never| match never {}).boxed_unsync();
-        let response = session.send_body(Method::PUT, url, &headers, body).await?;
+        let response = session.send_body(Method::PUT, url, &headers, full(&image.manifest)).await?;
         match response.status() {
             StatusCode::CREATED | StatusCode::OK => Ok(()),
             _ => Err(session.failure(response, "a manifest").await),
@@ -49,10 +79,11 @@ fn described(media_type: &str, size: u64) -> Result<HeaderMap> {
 }
 
 impl Session<'_> {
-    async fn upload(&self, blobs: &Blobs, blob: &Descriptor) -> Result<()> {
+    /// The address that a blob is uploaded to; none where the registry has it.
+    async fn begin_upload(&self, blob: &Descriptor) -> Result<Option<Url>> {
         let there = self.url(&format!("blobs/{}", blob.digest))?;
         if self.send(Method::HEAD, there, &HeaderMap::new()).await?.status() == StatusCode::OK {
-            return Ok(());
+            return Ok(None);
         }
         let url = self.url("blobs/uploads/")?;
         let headers = HeaderMap::from_iter([(header::CONTENT_LENGTH, 0.into())]);
@@ -62,14 +93,10 @@ impl Session<'_> {
         }
         let mut place = self.location(&url, &response)?;
         place.query_pairs_mut().append_pair("digest", blob.digest.as_str());
-        let body = match blob.size {
-            0 => empty(),
-            _ => {
-                let pieces = blobs.stream(&blob.digest).await?;
-                StreamBody::new(pieces.map(|piece| piece.map(Frame::data).map_err(io::Error::other)))
-                    .boxed_unsync()
-            }
-        };
+        Ok(Some(place))
+    }
+
+    async fn upload(&self, place: Url, blob: &Descriptor, body: Body) -> Result<()> {
         let headers = described("application/octet-stream", blob.size)?;
         let response = self.send_body(Method::PUT, place, &headers, body).await?;
         match response.status() {

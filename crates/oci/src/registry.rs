@@ -37,7 +37,6 @@ pub(crate) fn empty() -> Body {
 
 /// Who asks a registry.
 #[derive(Clone, Default)]
-#[allow(missing_docs)]
 pub enum Credentials {
     #[default]
     Anonymous,
@@ -115,15 +114,17 @@ impl Registries {
         })
     }
 
+    /// Sends one request to where the registry at `base` leads.
     async fn once(
         &self,
+        base: &Url,
         method: &Method,
         url: &Url,
         headers: &HeaderMap,
         authorization: Option<HeaderValue>,
         body: Body,
     ) -> Result<Response<Incoming>> {
-        self.network.check(url)?;
+        self.network.check(url, base)?;
         let place = place_of(url)?;
         let timeout = if body.is_end_stream() { ANSWER_TIMEOUT } else { UPLOAD_TIMEOUT };
         let mut request = Request::new(body);
@@ -192,6 +193,17 @@ impl Session<'_> {
         self.reference.registry()
     }
 
+    async fn once(
+        &self,
+        method: &Method,
+        url: &Url,
+        headers: &HeaderMap,
+        authorization: Option<HeaderValue>,
+        body: Body,
+    ) -> Result<Response<Incoming>> {
+        self.registries.once(&self.base, method, url, headers, authorization, body).await
+    }
+
     /// The address of something of the repository.
     pub(crate) fn url(&self, tail: &str) -> Result<Url> {
         let path = format!("{}/{tail}", self.reference.repository());
@@ -218,8 +230,7 @@ impl Session<'_> {
         for _ in 0..=MOST_REDIRECTS {
             let own = at.origin() == self.base.origin();
             let authorization = if own { self.authorization.lock().await.clone() } else { None };
-            let response =
-                self.registries.once(&method, &at, headers, authorization.clone(), empty()).await?;
+            let response = self.once(&method, &at, headers, authorization.clone(), empty()).await?;
             match response.status() {
                 StatusCode::UNAUTHORIZED if own && !asked_again => {
                     asked_again = true;
@@ -244,7 +255,7 @@ impl Session<'_> {
     ) -> Result<Response<Incoming>> {
         let own = url.origin() == self.base.origin();
         let authorization = if own { self.authorization.lock().await.clone() } else { None };
-        self.registries.once(&method, &url, headers, authorization, body).await
+        self.once(&method, &url, headers, authorization, body).await
     }
 
     /// Gets what the registry asks for, unless another request of the session did since.
@@ -291,8 +302,7 @@ impl Session<'_> {
             );
         }
         let authorization = self.credentials.header()?;
-        let response =
-            self.registries.once(&Method::GET, &url, &HeaderMap::new(), authorization, empty()).await?;
+        let response = self.once(&Method::GET, &url, &HeaderMap::new(), authorization, empty()).await?;
         let place = place_of(&url)?;
         if response.status() != StatusCode::OK {
             return Err(self.failure(response, "a token").await);

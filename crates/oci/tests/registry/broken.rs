@@ -279,6 +279,34 @@ async fn no_redirect_and_no_token_service_leads_into_a_private_network() {
 }
 
 #[tokio::test]
+async fn one_registry_does_not_lead_to_another_that_the_operator_named() {
+    let (image, here) = (Image::new(), Here::new());
+    let own = image.clone();
+    let private = Server::start(move |asked, _| own.answer(asked, || own.part(asked)));
+    let to = format!("http://{}/v2/secret/blobs/x", private.host);
+    let (own, redirect) = (image.clone(), to.clone());
+    let redirects = Server::start(move |asked, _| {
+        own.answer(asked, || reply("307 Temporary Redirect", &format!("location: {redirect}\r\n"), b""))
+    });
+    let token = Server::start(move |_, _| {
+        reply("401 Unauthorized", &format!("www-authenticate: Bearer realm=\"{to}\",service=\"x\"\r\n"), b"")
+    });
+    let registries = registries(&[&private.host, &redirects.host, &token.host]);
+    // Named by its request it is reached, and the client keeps the connection.
+    let name = format!("{}/image:1", private.host);
+    pull(&registries, &Here::new().blobs, &name, &Credentials::Anonymous).await.0.unwrap();
+    let before = private.asked("").len();
+    for lies in [&redirects, &token] {
+        let name = format!("{}/image:1", lies.host);
+        let error = pull(&registries, &here.blobs, &name, &password("secret")).await.0.unwrap_err();
+        assert_eq!(error.code, ErrorCode::PermissionDenied, "{error}");
+        assert!(error.message.contains("for itself alone"), "{error}");
+    }
+    assert_eq!(private.asked("").len(), before);
+    assert!(!here.layer(&image).0);
+}
+
+#[tokio::test]
 async fn a_token_is_asked_for_with_the_password_and_goes_to_the_registry_alone() {
     let (image, here) = (Image::new(), Here::new());
     let own = image.clone();
@@ -297,7 +325,7 @@ async fn a_token_is_asked_for_with_the_password_and_goes_to_the_registry_alone()
             reply("307 Temporary Redirect", &format!("location: http://{storage_host}/blob\r\n"), b"")
         })
     });
-    let registries = registries(&[&server.host, &storage.host]);
+    let registries = companions(&server.host, &storage.host);
     let name = format!("{}/some/image:1", server.host);
     pull(&registries, &here.blobs, &name, &password("secret")).await.0.unwrap();
     let tokens = server.asked("/token");

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod broken;
+mod debian;
 mod layout;
 mod real;
 mod support;

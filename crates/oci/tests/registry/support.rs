@@ -2,23 +2,9 @@
 
 use atoll_oci::{Blobs, Credentials, Network, PullEvent, PullLimits, PulledImage, Registries};
 use atoll_types::Result;
-use std::{
-    fs,
-    net::{TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::Mutex,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Mutex};
 
-/// Runs a program that must succeed.
-pub(crate) fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
-    let output = output.unwrap_or_else(|e| panic!("{program}: {e}; `make setup-tests` installs it"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
+pub(crate) use crate::debian::{Registry, run};
 
 /// An OCI layout in `layout` with two layers, made by umoci.
 pub(crate) fn build_layout(top: &Path) {
@@ -32,67 +18,12 @@ pub(crate) fn build_layout(top: &Path) {
     run("umoci", &["config", "--image", "layout:latest", "--config.env", "A=b"], top);
 }
 
-/// Debian's `docker-registry`, with or without a password; it ends with the test.
-pub(crate) struct Registry {
-    child: Child,
-    pub(crate) host: String,
-}
-
-/// `secret`, as `htpasswd -B` writes it.
-const PASSWORD: &str = "user:$2y$05$ouLndDEhIbpjDbl2vHysoODcSCBnE875qtd4vQQVfVH/KnIjjAZw2\n";
-
-impl Registry {
-    pub(crate) fn start(top: &Path, password: bool) -> Self {
-        let data = top.join("registry");
-        fs::create_dir_all(&data).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let host = format!("127.0.0.1:{port}");
-        let auth = match password {
-            true => {
-                fs::write(top.join("htpasswd"), PASSWORD).unwrap();
-                format!("auth:\n  htpasswd:\n    realm: test\n    path: {}\n", top.join("htpasswd").display())
-            }
-            false => String::new(),
-        };
-        let config = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {host}\n{auth}",
-            data.display()
-        );
-        fs::write(top.join("config.yml"), config).unwrap();
-        let child = Command::new("docker-registry")
-            .args(["serve", "config.yml"])
-            .current_dir(top)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("docker-registry; `make setup-tests` installs it");
-        let registry = Self { child, host };
-        for _ in 0..600 {
-            if TcpStream::connect(&registry.host).is_ok() {
-                return registry;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the registry does not start");
-    }
-
-    /// Copies the layout to the registry.
-    pub(crate) fn fill(&self, top: &Path, name: &str, password: bool) {
-        let to = format!("docker://{}/{name}", self.host);
-        let mut arguments = vec!["--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false"];
-        if password {
-            arguments.extend(["--dest-creds", "user:secret"]);
-        }
-        arguments.extend(["oci:layout:latest", &to]);
-        run("skopeo", &arguments, top);
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A registry, and its storage on another host.
+pub(crate) fn companions(registry: &str, storage: &str) -> Registries {
+    let reach = atoll_egress::Reach::default();
+    let network = Network::new(move |address| reach.is_denied(address));
+    let network = network.with_insecure([registry.to_owned(), storage.to_owned()]);
+    Registries::new(network.with_companions(registry, [storage.to_owned()])).unwrap()
 }
 
 /// Registries, of which those at these hosts may be on loopback and without TLS.
