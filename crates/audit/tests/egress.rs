@@ -72,7 +72,9 @@ async fn a_trail_of_before_them_goes_on() {
     folder.filled(3).await;
     folder
         .tamper(
-            "DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; DROP TABLE skills; \
+            "DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
+             DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; \
+             DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; DROP TABLE skills; \
              ALTER TABLE sandboxes DROP COLUMN skills; \
              DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; DROP INDEX audit_egress_sandbox; DROP INDEX audit_egress_host; DROP INDEX audit_egress_refused; \
              DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; DROP TABLE tool_exports; \

@@ -14,7 +14,7 @@ use std::{
     io, net,
     net::SocketAddr,
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 use tokio::{
@@ -76,6 +76,8 @@ pub struct Usage {
 #[derive(Debug)]
 pub struct Serving {
     counters: Arc<Counters>,
+    /// The task has it; it ends with the task.
+    session: Weak<EgressSession>,
     end: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -85,6 +87,13 @@ impl Serving {
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.counters.usage()
+    }
+
+    /// Records the decisions that wait to be recorded together, for a reader who wants all of them now.
+    pub fn flush(&self) {
+        if let Some(session) = self.session.upgrade() {
+            session.flush_all();
+        }
     }
 
     /// Ends every connection, and returns when all have ended and were recorded.
@@ -132,9 +141,10 @@ impl Egress {
         let names = UdpSocket::from_std(names)?;
         let session = EgressSession::new(Arc::clone(&self.0), rules, recorder);
         let counters = session.counters();
+        let own = Arc::downgrade(&session);
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(run(session, sockets, names, ended));
-        Ok(Serving { counters, end: Some(end), task })
+        Ok(Serving { counters, session: own, end: Some(end), task })
     }
 
     /// Serves sandboxes that reach the proxy over a network, each with its token, until the future is dropped.

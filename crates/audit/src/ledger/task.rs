@@ -68,6 +68,7 @@ fn told(error: &StoreError) -> Error {
         StoreError::Unavailable(outage, _) => StoreError::Unavailable(*outage, "said elsewhere".into()),
         StoreError::Conflict(clash) => StoreError::Conflict(*clash),
         StoreError::NotFound(thing) => StoreError::NotFound(*thing),
+        StoreError::Beyond(bound) => StoreError::Beyond(*bound),
         StoreError::Corrupt(..)
         | StoreError::Newer { .. }
         | StoreError::Older { .. }

@@ -12,7 +12,7 @@ pub use entry::{Entry, Target};
 pub use host::Host;
 pub use rules::{Asked, Request, Rules, Verdict};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Entries of one kind in a policy.
@@ -59,9 +59,17 @@ pub struct Limits {
     /// Bytes in a second, in both directions together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
-    /// How long one connection may last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How long one connection may last. A fraction counts as a second more.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "whole_seconds")]
     pub connection_seconds: Option<u32>,
+}
+
+fn whole_seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(seconds) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    match (0.0..=f64::from(u32::MAX)).contains(&seconds) {
+        true => Ok(Some(seconds.ceil() as u32)),
+        false => Err(serde::de::Error::custom(format!("expected seconds up to {}", u32::MAX))),
+    }
 }
 
 atoll_types::object_only!(Limits);

@@ -50,7 +50,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     found
 }
 
-fn blocks(text: &str) -> Vec<Vec<&str>> {
+pub(super) fn blocks(text: &str) -> Vec<Vec<&str>> {
     let mut blocks = vec![Vec::new()];
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if line.trim().is_empty() {

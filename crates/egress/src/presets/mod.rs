@@ -4,6 +4,7 @@
 //!
 //! Learning reads files and runs nothing. What is read from an image counts for sandboxes of that image alone.
 
+mod apt_sources;
 #[cfg(test)]
 mod checks;
 mod debian;
@@ -23,12 +24,14 @@ mod tree;
 #[cfg(test)]
 mod trial;
 
+pub use apt_sources::AptSources;
 pub use index::{Ecosystem, Index, Role, Tool};
 pub use links::{Fetch, IndexResponse};
 pub use list::{Listed, Origin, Preset};
 pub use mirror::{Settings, SettingsFile, mirrors};
 pub use registry::PresetRegistry;
 pub use tool_location::ToolLocation;
+pub use tree::{FileBytes, ImageFiles};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,6 +82,9 @@ pub struct Findings {
     pub machine: bool,
     /// By ecosystem; one without any index is not there.
     pub found: BTreeMap<Ecosystem, Found>,
+    /// The archives of its own release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apt: Option<AptSources>,
 }
 
 /// Searches a place for indexes. It reads files, a few hundred at the very most, so it may take a while: not for
@@ -93,5 +99,9 @@ pub fn learn(place: &ToolLocation) -> Findings {
         Ecosystem::R => r::find(place),
     };
     let found = Ecosystem::ALL.into_iter().map(|ecosystem| (ecosystem, find(ecosystem)));
-    Findings { machine: place.is_machine(), found: found.filter(|(_, f)| !f.indexes.is_empty()).collect() }
+    Findings {
+        machine: place.is_machine(),
+        found: found.filter(|(_, f)| !f.indexes.is_empty()).collect(),
+        apt: apt_sources::find(place),
+    }
 }

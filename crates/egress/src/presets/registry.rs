@@ -2,7 +2,7 @@
 //! policy that is made later uses the newest.
 
 use super::{
-    Ecosystem, Findings,
+    AptSources, Ecosystem, Findings,
     index::{Index, entry},
     links::{self, Fetch},
     list::{Preset, Sources, used},
@@ -70,6 +70,12 @@ impl PresetRegistry {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The archives of the machine's own release.
+    #[must_use]
+    pub fn apt_sources(&self) -> Option<&AptSources> {
+        self.machine.apt.as_ref()
     }
 
     /// What was found in an image. It counts for sandboxes of that image only.

@@ -1,6 +1,6 @@
 //! Where tools are searched for: a root folder, and the variables and homes that its tools would see.
 
-use super::tree::Tree;
+use super::tree::{ImageFiles, Tree};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -22,27 +22,33 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 impl ToolLocation {
     /// The machine: its files, and the variables and home of the user who started the server.
     pub fn machine() -> io::Result<Self> {
-        Self::new(Path::new("/"), std::env::vars().collect(), true)
+        Ok(Self::new(Tree::open(Path::new("/"))?, std::env::vars().collect(), true))
     }
 
-    /// An image: its root folder, and the variables that its configuration sets.
-    pub fn image(root: &Path, variables: BTreeMap<String, String>) -> io::Result<Self> {
-        Self::new(root, variables, false)
+    /// An image: its files, and the variables that its containers start with.
+    #[must_use]
+    pub fn image(files: Box<dyn ImageFiles>, variables: BTreeMap<String, String>) -> Self {
+        Self::new(Tree::Image(files), variables, false)
+    }
+
+    /// The same where it is unpacked into a folder that is trusted.
+    pub fn image_folder(root: &Path, variables: BTreeMap<String, String>) -> io::Result<Self> {
+        Ok(Self::new(Tree::open(root)?, variables, false))
     }
 
     /// A root folder with the variables given, as the machine would be.
     #[cfg(test)]
     pub(super) fn as_machine(root: &Path, variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        Self::new(root, variables, true).unwrap()
+        Self::new(Tree::open(root).unwrap(), variables, true)
     }
 
-    fn new(root: &Path, variables: BTreeMap<String, String>, machine: bool) -> io::Result<Self> {
+    fn new(tree: Tree, variables: BTreeMap<String, String>, machine: bool) -> Self {
         let homes = match variables.get("HOME").filter(|h| h.starts_with('/')) {
             Some(home) => vec![home.trim_end_matches('/').to_owned()],
             None => vec!["/root".to_owned()],
         };
-        Ok(Self { tree: Tree::open(root)?, variables, homes, machine })
+        Self { tree, variables, homes, machine }
     }
 
     /// Whether it is the machine.

@@ -1,9 +1,11 @@
 //! Reads files of a root folder: the machine's `/`, or an image's. The kernel resolves every path with that
-//! folder as its root, so no link and no `..` leads out of an image; only plain files are opened, and never more
-//! of them is read than the caller's limit. Nothing is ever run.
+//! folder as its root, so no link and no `..` leads out of it; only plain files are opened, and never more
+//! of them is read than the caller's limit. Nothing is ever run. A server has no folder of an image: it reads these files
+//! through a container of it ([`ImageFiles`]), whose root they are below.
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::{
+    fmt,
     fs::File,
     io::{self, Read},
     os::fd::{AsRawFd, OwnedFd},
@@ -17,33 +19,61 @@ const MOST_PATHS: usize = 256;
 /// A file of settings or source code.
 const MOST_TEXT: u64 = 1 << 20;
 
+/// Bytes of a file as they are read.
+pub type FileBytes = Box<dyn Read + Send>;
+
+/// The files of an image, as a container of it sees them. It is asked by a thread that may wait.
+pub trait ImageFiles: Send {
+    /// Opens a plain file that is no larger than this.
+    fn open(&self, path: &str, most: u64) -> Option<FileBytes>;
+    /// The first names in a folder, at most so many.
+    fn names(&self, folder: &str, most: usize) -> Vec<String>;
+}
+
 /// A root folder.
-#[derive(Debug)]
-pub(super) struct Tree(OwnedFd);
+pub(super) enum Tree {
+    /// A folder of this machine.
+    Folder(OwnedFd),
+    /// That of a container.
+    Image(Box<dyn ImageFiles>),
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Folder(_) => "Folder",
+            Self::Image(_) => "Image",
+        })
+    }
+}
+
+fn at(root: &OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    // A path of the tree's own making may hold anything but a zero byte, which no path has.
+    openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), how).ok()
+}
 
 impl Tree {
     /// Opens a root folder.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(root, flags, Mode::empty())?))
-    }
-
-    fn at(&self, path: &str, flags: OFlags) -> Option<OwnedFd> {
-        let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // A path of the tree's own making may hold anything but a zero byte, which no path has.
-        openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), how).ok()
+        Ok(Self::Folder(rustix::fs::open(root, flags, Mode::empty())?))
     }
 
     /// Opens a plain file that is no larger than this.
-    pub(super) fn file(&self, path: &str, most: u64) -> Option<File> {
+    pub(super) fn file(&self, path: &str, most: u64) -> Option<FileBytes> {
+        let root = match self {
+            Self::Folder(root) => root,
+            Self::Image(files) => return files.open(path, most),
+        };
         // First without opening it: opening a device or a pipe can already have effects.
-        let found = self.at(path, OFlags::PATH)?;
+        let found = at(root, path, OFlags::PATH)?;
         let stat = fstat(&found).ok()?;
         let size = u64::try_from(stat.st_size).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > most {
             return None;
         }
-        File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
+        Some(Box::new(File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?))
     }
 
     /// The text of a file. A file that is too large, or not UTF-8, counts as none.
@@ -56,8 +86,12 @@ impl Tree {
 
     /// The names in a folder, in order.
     fn names(&self, folder: &str) -> Vec<String> {
+        let root = match self {
+            Self::Folder(root) => root,
+            Self::Image(files) => return files.names(folder, MOST_NAMES),
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let Some(dir) = self.at(folder, flags).and_then(|d| Dir::read_from(d).ok()) else {
+        let Some(dir) = at(root, folder, flags).and_then(|d| Dir::read_from(d).ok()) else {
             return Vec::new();
         };
         let name = |entry: rustix::io::Result<rustix::fs::DirEntry>| {

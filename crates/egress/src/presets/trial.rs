@@ -26,6 +26,6 @@ impl Trial {
 
     /// As an image.
     pub(super) fn image(&self) -> ToolLocation {
-        ToolLocation::image(self.0.path(), BTreeMap::new()).unwrap()
+        ToolLocation::image_folder(self.0.path(), BTreeMap::new()).unwrap()
     }
 }

@@ -89,6 +89,11 @@ impl DecisionCoalescer {
         self.deliver(self.take_due(false));
     }
 
+    /// Records what waits now: somebody wants to read it.
+    pub(crate) fn flush_all(&self) {
+        self.deliver(self.take_due(true));
+    }
+
     fn take_due(&self, all: bool) -> Vec<Waiting> {
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
         if !all && second.began.elapsed() < TOGETHER {
@@ -171,6 +176,19 @@ mod tests {
         assert_eq!((of("a.example"), of("b.example")), (100, 1));
         assert!(told.len() <= 4, "{}", told.len());
         assert_eq!((told[0].0, told[0].1.count), (0, 1), "the first at once");
+    }
+
+    #[test]
+    fn what_waits_is_told_at_once_to_one_who_wants_to_read_it() {
+        let told = Arc::new(CoalescedDecision::default());
+        let coalescer = DecisionCoalescer::new(told.clone());
+        let counts = || told.0.lock().unwrap().iter().map(|(_, d)| d.count).collect::<Vec<_>>();
+        (0..3).for_each(|asker| coalescer.at_once(asker, refusal("a.example")));
+        assert_eq!(counts(), [1]);
+        coalescer.flush_all();
+        assert_eq!(counts(), [1, 2]);
+        coalescer.flush_all();
+        assert_eq!(counts(), [1, 2], "nothing is told twice");
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl EgressSession {
         self.coalescer.flush();
     }
 
+    /// Records all of it now.
+    pub(crate) fn flush_all(&self) {
+        self.coalescer.flush_all();
+    }
+
     fn limits<T>(&self, f: impl Fn(&Limits) -> T) -> T {
         f(self.rules.borrow().limits())
     }

@@ -3,7 +3,7 @@
 
 use super::provider;
 use crate::Host;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, text::hex};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
@@ -56,7 +56,7 @@ fn failed(what: &str) -> impl Fn(rcgen::Error) -> Error {
 /// The same for the same key, so that the certificate need not be read to sign in its name.
 fn params(key: &KeyPair) -> CertificateParams {
     let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
-    let id: String = digest.as_ref().iter().take(6).map(|b| format!("{b:02x}")).collect();
+    let id = hex(&digest.as_ref()[..6]);
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, "Atoll");
     name.push(DnType::CommonName, format!("Atoll egress authority {id}"));

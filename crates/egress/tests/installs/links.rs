@@ -24,7 +24,7 @@ async fn the_server_asks_an_index_by_its_guarded_dialer_only() {
     let port = serve::files(served.path(), at).port();
     let root = tempfile::tempdir().unwrap();
     let set = ("PIP_INDEX_URL".to_owned(), format!("http://index.example.com:{port}/simple"));
-    let place = ToolLocation::image(root.path(), BTreeMap::from([set])).unwrap();
+    let place = ToolLocation::image_folder(root.path(), BTreeMap::from([set])).unwrap();
     let registry = PresetRegistry::new(learn(&place), BTreeMap::new(), Arc::default(), None);
     registry.note_use(&["python".to_owned()]);
     let egress = |reach| {
