@@ -1,7 +1,11 @@
-//! Authentication: by the key in the request, or, where the server was started so, none for any program of
-//! this machine.
+//! Authentication: by the key in the request, by the session of a signed-in browser, or, where the server was started
+//! so, none for any program of this machine.
 
-use crate::{Failure, HttpContext, unsent::OwnerSlot};
+use crate::{
+    Failure, HttpContext,
+    request_body::RequestAccount,
+    session::{self, BrowserSession, SessionSlot},
+};
 use atoll_core::Caller;
 use axum::{
     extract::{ConnectInfo, FromRef, FromRequestParts},
@@ -31,16 +35,15 @@ pub fn presented(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let bearer =
         bearer.and_then(|v| v.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
-    let plain = headers.get("x-api-key").and_then(|v| v.to_str().ok());
+    // The second is what clients of the API at `/api/sandbox/create` send.
+    let plain = ["x-api-key", "x-agentcop-key"].into_iter().find_map(|name| headers.get(name));
+    let plain = plain.and_then(|v| v.to_str().ok());
     bearer.map(|(_, key)| key.trim()).or(plain).filter(|key| !key.is_empty())
 }
 
 /// The caller whose key this is.
 pub async fn caller_of(context: &HttpContext, key: &str) -> Result<Caller, Failure> {
-    context.core.keys.authenticate(key).await.map_err(|e| match e.code {
-        atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
-        _ => e.into(),
-    })
+    context.core.keys.authenticate(key).await.map_err(Failure::unknown_caller)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Who
@@ -51,8 +54,11 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let key = presented(&parts.headers);
-        identify(&HttpContext::from_ref(state), FrontName::from_ref(state), parts, key).await.map(Self)
+        let (context, front) = (HttpContext::from_ref(state), FrontName::from_ref(state));
+        match presented(&parts.headers) {
+            None if context.access == Access::Keys => by_session(&context, parts).await.map(Self),
+            key => identify(&context, front, parts, key).await.map(Self),
+        }
     }
 }
 
@@ -76,10 +82,30 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let key = presented(&parts.headers).or_else(|| offered(parts));
-        identify(&HttpContext::from_ref(state), FrontName::from_ref(state), parts, key).await.map(Self)
+        let (context, front) = (HttpContext::from_ref(state), FrontName::from_ref(state));
+        match presented(&parts.headers).or_else(|| offered(parts)) {
+            None if context.access == Access::Keys => by_session(&context, parts).await.map(Self),
+            key => identify(&context, front, parts, key).await.map(Self),
+        }
     }
 }
+
+/// The caller of a request by the session of its browser; without a session, a key is missing.
+async fn by_session(context: &HttpContext, parts: &mut Parts) -> Result<Caller, Failure> {
+    let Some(secret) = session::presented_session(parts).map(str::to_owned) else {
+        return Err(Failure::unauthorized(SEND_A_KEY));
+    };
+    session::prove_own_page(parts)?;
+    let caller = context.core.keys.authenticate_session(&secret).await.map_err(Failure::unknown_caller)?;
+    let session = BrowserSession::new(context, &secret);
+    if let Some(slot) = parts.extensions.get::<SessionSlot>() {
+        slot.set(session.clone());
+    }
+    parts.extensions.insert(session);
+    admit(context, session::CONSOLE, parts, caller)
+}
+
+const SEND_A_KEY: &str = "send a key: Authorization: Bearer <key>";
 
 /// The caller of this request to a front, by its key; the request is counted.
 pub(crate) async fn identify(
@@ -91,17 +117,20 @@ pub(crate) async fn identify(
     let caller = match (key, context.access) {
         (Some(key), _) => caller_of(context, key).await?,
         (None, Access::Open) => Caller::local(),
-        (None, Access::Keys) => {
-            return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
-        }
+        (None, Access::Keys) => return Err(Failure::unauthorized(SEND_A_KEY)),
     };
+    admit(context, front, parts, caller)
+}
+
+/// Counts the request of a known caller.
+fn admit(context: &HttpContext, front: FrontName, parts: &Parts, caller: Caller) -> Result<Caller, Failure> {
     if !context.may_ask(&caller.owner) {
         return Err(Failure::too_many());
     }
     // An owner whose unread answers hold all that they may gets no further one.
-    drop(context.core.answers.hold(&caller.owner)?);
-    if let Some(slot) = parts.extensions.get::<OwnerSlot>() {
-        slot.set(&caller.owner);
+    let held = context.core.answers.hold(&caller.owner)?;
+    if let Some(account) = parts.extensions.get::<RequestAccount>() {
+        account.charge(&caller.owner, held);
     }
     let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_string());
     Ok(caller.from(front.0, address))

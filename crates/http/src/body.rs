@@ -2,10 +2,19 @@
 
 use crate::Failure;
 use atoll_types::{Error, ErrorCode};
-use axum::body::HttpBody;
+use axum::{
+    body::{Body, HttpBody},
+    http::Response,
+};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use std::{fmt, time::Duration};
+use hyper::body::{Frame, SizeHint};
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 use tower::BoxError;
 
 /// The largest body that is neither a file nor a call of a tool.
@@ -15,6 +24,9 @@ pub const LARGEST_CALL: usize = 16 << 20;
 /// How long each part of this size may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PART: usize = 8 << 20;
+/// How long the largest call may take.
+pub(crate) const CALL_PATIENCE: Duration =
+    Duration::from_secs(PATIENCE.as_secs() * (LARGEST_CALL / PART) as u64);
 
 /// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +42,9 @@ pub enum BodyError {
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TooLarge(most) if *most < 1 << 20 => {
+                write!(f, "the body is larger than {} KiB", most.div_ceil(1 << 10))
+            }
             Self::TooLarge(most) => write!(f, "the body is larger than {} MiB", most >> 20),
             Self::CutOff => f.write_str("the body was cut off"),
             Self::TooSlow => f.write_str("the body took too long"),
@@ -53,7 +68,15 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let patience = PATIENCE * u32::try_from(most.div_ceil(PART)).unwrap_or(1);
+    read_body_within(body, most, PATIENCE * u32::try_from(most.div_ceil(PART)).unwrap_or(1)).await
+}
+
+/// The same within this time.
+pub async fn read_body_within<B>(body: B, most: usize, patience: Duration) -> Result<Bytes, BodyError>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     match tokio::time::timeout(patience, Limited::new(body, most).collect()).await {
         Ok(Ok(read)) => Ok(read.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge(most)),
@@ -62,10 +85,40 @@ where
     }
 }
 
+/// An answer's body that keeps something until it is sent or dropped.
+pub(crate) struct HoldingBody<T> {
+    pub(crate) body: Body,
+    pub(crate) _held: T,
+}
+
+impl<T: Unpin> HttpBody for HoldingBody<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer that keeps something until it is sent or dropped.
+pub(crate) fn holding<T: Unpin + Send + 'static>(response: Response<Body>, held: T) -> Response<Body> {
+    response.map(|body| Body::new(HoldingBody { body, _held: held }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
 
     #[tokio::test(start_paused = true)]
     async fn a_body_has_a_size_and_a_time() {

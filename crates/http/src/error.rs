@@ -54,6 +54,16 @@ pub struct Failure {
     status: Option<StatusCode>,
 }
 
+/// What the answer to a failed request says, as data among the answer's extensions: a front whose protocol has another
+/// shape of errors renders it anew, whichever layer refused the request.
+#[derive(Debug, Clone)]
+pub struct RenderedFailure {
+    /// The error.
+    pub error: Error,
+    /// Whether the request's place for it is known, so that the error names a field of the request.
+    pub validation: bool,
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { error, place: "body", status: None }
@@ -79,6 +89,12 @@ impl Failure {
         Self { error, place: "header", status: None }
     }
 
+    /// What went wrong.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
     /// Whether the caller is not known.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
@@ -90,6 +106,15 @@ impl Failure {
     pub fn unauthorized(message: &str) -> Self {
         let error = Error::new(ErrorCode::PermissionDenied, message);
         Self { error, place: "header", status: Some(StatusCode::UNAUTHORIZED) }
+    }
+
+    /// An error of authentication: a credential that is not known is no credential.
+    #[must_use]
+    pub fn unknown_caller(error: Error) -> Self {
+        match error.code {
+            ErrorCode::PermissionDenied => Self::unauthorized(&error.message),
+            _ => error.into(),
+        }
     }
 
     /// The route speaks WebSocket and the request does not.
@@ -164,6 +189,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response<Body> {
         let Self { error, place, status } = self;
         let found = if status.is_none() { location(place, &error) } else { None };
+        let rendered = RenderedFailure { error: error.clone(), validation: found.is_some() };
         let retry_after = error.refusal.as_ref().and_then(|r| r.retry_after_seconds).unwrap_or(1);
         let mut response = match found {
             Some(loc) => {
@@ -176,8 +202,9 @@ impl IntoResponse for Failure {
             }
             None => {
                 let status = status.unwrap_or_else(|| status_of(&error));
-                // What runs in a sandbox cannot fill our log.
-                if status.is_server_error() && error.code != ErrorCode::BadGateway {
+                // What runs in a sandbox, and what a caller chose itself, cannot fill our log.
+                let by_choice = error.code == ErrorCode::Unavailable && error.field.is_some();
+                if status.is_server_error() && error.code != ErrorCode::BadGateway && !by_choice {
                     tracing::error!(code = %error.code, message = error.message, "a request failed");
                 }
                 let mut details = serde_json::Map::new();
@@ -204,6 +231,7 @@ impl IntoResponse for Failure {
         if response.status() == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(rendered);
         response
     }
 }

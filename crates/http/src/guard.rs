@@ -10,6 +10,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+/// The policy of what is no page: a browser that shows it runs nothing of it, and gives it no origin.
+const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
+
 /// A front says so of a request that it passes on to a server inside a sandbox: the path is that server's to
 /// read.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +43,7 @@ fn check_open(origins: &OriginCheck, request: &Request, passed_on: Option<Passed
     if passed_on.is_some_and(|passed_on| passed_on.by_token) && asked.is_local() {
         return Ok(());
     }
-    origins.check(&asked).map_err(refused)?;
+    origins.check(&asked).map_err(|why| refused(&why))?;
     if is_cross_site(request) {
         return Err(refused("without keys no other site's page may ask"));
     }
@@ -71,6 +74,10 @@ pub(crate) async fn check(State(context): State<HttpContext>, request: Request, 
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // A browser that is signed in may be led to any address here, and what is there may come from inside a sandbox.
+    if passed_on.is_none() {
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NO_PAGE));
+    }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

@@ -1,8 +1,5 @@
-//! The connection below HTTP: the server closes it without a reset, and gives up on a client that does not
-//! read.
-//!
-//! A write that makes no progress for the write timeout is an error, whatever is written: an answer, events,
-//! frames of a WebSocket. What waits to be sent goes with it.
+//! The connection below HTTP: the server closes it without a reset. Below it, [`crate::watched`] gives up on a client that
+//! does not read, whatever is written: an answer, events, frames of a WebSocket. What waits to be sent goes with it.
 //!
 //! Closing without a reset. A request may be answered before all of its body was read, as a refused upload
 //! is; closing then would make the kernel throw the answer away with the unread rest. So the end of the
@@ -81,31 +78,11 @@ pub(crate) struct Lingering<S> {
     unread: Unread,
     /// Set once our side is closed.
     end: Option<Pin<Box<Sleep>>>,
-    /// How long a write may wait for the client to read.
-    patience: Duration,
-    /// Set while a write waits.
-    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Lingering<S> {
-    pub(crate) fn new(stream: S, unread: Unread, patience: Duration) -> Self {
-        Self { stream, unread, end: None, patience, stalled: None }
-    }
-
-    /// What came of a write; an error where the client has read nothing for too long.
-    fn watched(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let patience = self.patience;
-        let late = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(late.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    pub(crate) fn new(stream: S, unread: Unread) -> Self {
+        Self { stream, unread, end: None }
     }
 }
 
@@ -125,8 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watched(context, written)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -142,12 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.watched(context, written)
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, unread, end, patience: _, stalled: _ } = &mut *self;
+        let Self { stream, unread, end } = &mut *self;
         let late = match end {
             Some(late) => late,
             None => {
@@ -190,8 +165,7 @@ mod tests {
             if lingers {
                 let unread = Unread::default();
                 unread.set(true);
-                let closing =
-                    tokio::spawn(async move { Lingering::new(server, unread, PATIENCE).shutdown().await });
+                let closing = tokio::spawn(async move { Lingering::new(server, unread).shutdown().await });
                 client.write_all(&vec![0; 1 << 20]).await.unwrap();
                 client.shutdown().await.unwrap();
                 closing.await.unwrap().unwrap();
@@ -202,24 +176,5 @@ mod tests {
             let read = client.read_to_end(&mut answer).await;
             assert_eq!(read.is_ok() && answer == b"no", arrives, "{read:?}");
         }
-    }
-
-    /// A client that reads slowly gets everything; one that stops is given up on.
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_is_given_up_on() {
-        let (mut client, server) = tokio::io::duplex(1024);
-        let mut server = Lingering::new(server, Unread::default(), Duration::from_secs(60));
-        let slow = tokio::spawn(async move {
-            let mut part = [0; 512];
-            for _ in 0..8 {
-                tokio::time::sleep(Duration::from_secs(59)).await;
-                client.read_exact(&mut part).await.unwrap();
-            }
-            client
-        });
-        server.write_all(&[0; 4096]).await.unwrap();
-        let _client = slow.await.unwrap();
-        let given_up = server.write_all(&[0; 4096]).await.unwrap_err();
-        assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -9,6 +9,7 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderValue, Uri, header, request::Parts, uri::Authority},
 };
+use std::net::Ipv4Addr;
 
 /// Where a page comes from: scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,10 +100,39 @@ impl RequestOrigin {
         Ok(Self { host, page })
     }
 
+    /// The host.
+    pub(crate) fn into_host(self) -> Option<Authority> {
+        self.host
+    }
+
     /// Whether the server is asked by a name of this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.host.as_ref().is_some_and(|host| is_local(host.host()))
+    }
+
+    /// Whether a page of this server itself sends it, and the browser says so.
+    #[must_use]
+    pub fn names_own_page(&self) -> bool {
+        matches!(self.page, Page::Known(_)) && self.is_own_page()
+    }
+
+    /// Whether the page that sends it came over TLS, which may end at a proxy.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(&self.page, Page::Known(origin) if origin.scheme == "https")
+    }
+
+    /// Whether the page that sends it came without TLS.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(&self.page, Page::Known(origin) if origin.scheme == "http")
+    }
+
+    /// Whether browsers take the host that is asked for this machine, whatever it is called.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let loopback = |host: &str| host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+        let host = self.host.as_ref().map(Authority::host);
+        host.is_some_and(|host| is_local(host) || host.ends_with(".localhost") || loopback(host))
     }
 
     /// Whether a program sends it, or a page of this server itself. Browsers let any page try to open a
@@ -133,6 +163,8 @@ pub struct OriginCheck {
     hosts: Vec<Authority>,
     /// Whether any host is fine, as it is for a server that listens beyond loopback and was given no hosts.
     any_host: bool,
+    /// The section of the configuration that has these lists, for refusals.
+    section: &'static str,
 }
 
 impl OriginCheck {
@@ -142,7 +174,13 @@ impl OriginCheck {
     pub fn new(access: Access, loopback: bool, hosts: &[String], origins: &[Origin]) -> Self {
         let any_host = hosts.is_empty() && !loopback;
         let hosts = hosts.iter().filter_map(|host| host.parse().ok()).collect();
-        Self { access, origins: origins.to_vec(), hosts, any_host }
+        Self { access, origins: origins.to_vec(), hosts, any_host, section: "mcp" }
+    }
+
+    /// The same, of another section of the configuration.
+    #[must_use]
+    pub fn of_section(self, section: &'static str) -> Self {
+        Self { section, ..self }
     }
 
     fn knows(&self, host: &Authority) -> bool {
@@ -155,11 +193,17 @@ impl OriginCheck {
     }
 
     /// Says why a request may not pass.
-    pub fn check(&self, asked: &RequestOrigin) -> Result<(), &'static str> {
-        let open = self.access == Access::Open;
-        let host = asked.host.as_ref().filter(|host| self.knows(host)).ok_or(match self.access {
-            Access::Open => "without keys only this machine may ask, by the name localhost or 127.0.0.1",
-            Access::Keys => "this server does not go by that name; the operator adds it to mcp.allowed_hosts",
+    pub fn check(&self, asked: &RequestOrigin) -> Result<(), String> {
+        let (open, section) = (self.access == Access::Open, self.section);
+        let host = asked.host.as_ref().filter(|host| self.knows(host)).ok_or_else(|| match self.access {
+            Access::Open => {
+                "without keys only this machine may ask, by the name localhost or 127.0.0.1".into()
+            }
+            Access::Keys => {
+                format!(
+                    "this server does not go by that name; the operator adds it to {section}.allowed_hosts"
+                )
+            }
         })?;
         let may = |origin: &Origin| {
             origin.is_of(host) || (!open && (origin.is_local() || self.origins.contains(origin)))
@@ -167,8 +211,10 @@ impl OriginCheck {
         match &asked.page {
             Page::None => Ok(()),
             Page::Known(origin) if may(origin) => Ok(()),
-            _ if open => Err("without keys only pages of this server itself may ask"),
-            _ => Err("pages of that origin may not ask; the operator adds it to mcp.allowed_origins"),
+            _ if open => Err("without keys only pages of this server itself may ask".into()),
+            _ => Err(format!(
+                "pages of that origin may not ask; the operator adds it to {section}.allowed_origins"
+            )),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! How many connections a peer has, and the few that are kept back for health checks.
+//! How many connections a peer has, the few that are kept back for health checks, and the requests without a key.
 
 use std::{
     collections::{HashMap, VecDeque},
     net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Connections by peer; those without any are not in it.
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// A peer's identity: its address, or of an IPv6 address its /64, of which one machine has all.
-fn peer_of(peer: SocketAddr) -> IpAddr {
+pub(crate) fn peer_of(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
         address => address,
@@ -55,6 +56,39 @@ impl Drop for PeerConnection {
     }
 }
 
+/// Requests that are answered without a key: a few at a time, of all callers and of one peer. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OpenCalls {
+    room: Arc<Semaphore>,
+    peers: Peers,
+    per_peer: usize,
+}
+
+/// The place of such a request, until it is dropped.
+pub struct OpenCall {
+    _place: OwnedSemaphorePermit,
+    _of_peer: Option<PeerConnection>,
+}
+
+impl OpenCalls {
+    /// At most so many, and so many of one peer.
+    #[must_use]
+    pub fn new(most: usize, per_peer: usize) -> Self {
+        Self { room: Arc::new(Semaphore::new(most)), peers: Peers::default(), per_peer }
+    }
+
+    /// A place for one more; none where there are too many.
+    #[must_use]
+    pub fn take(&self, peer: Option<SocketAddr>) -> Option<OpenCall> {
+        let place = Arc::clone(&self.room).try_acquire_owned().ok()?;
+        let of_peer = match peer {
+            Some(peer) => Some(self.peers.take(peer, self.per_peer)?),
+            None => None,
+        };
+        Some(OpenCall { _place: place, _of_peer: of_peer })
+    }
+}
+
 /// Connections beyond the limits at a time.
 const RESERVED: usize = 64;
 
@@ -92,6 +126,18 @@ mod tests {
         assert!(net.1.is_some() && take("[2001:db8::3]:1").is_none() && take("[2001:db8:0:1::]:1").is_some());
         drop((held, net));
         assert!(peers.counts().is_empty());
+    }
+
+    #[test]
+    fn requests_without_a_key_have_places_of_a_peer_and_of_all() {
+        let calls = OpenCalls::new(3, 2);
+        let take = |peer: &str| calls.take(Some(peer.parse().unwrap()));
+        let held = (take("192.0.2.1:1"), take("192.0.2.1:2"));
+        assert!(held.0.is_some() && held.1.is_some() && take("192.0.2.1:3").is_none());
+        let other = take("192.0.2.2:1");
+        assert!(other.is_some() && take("192.0.2.3:1").is_none(), "all places are taken");
+        drop(held);
+        assert!(take("192.0.2.1:3").is_some());
     }
 
     #[test]
