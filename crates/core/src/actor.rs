@@ -25,7 +25,7 @@ use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
 pub(crate) use files::FileContainers;
-pub(crate) use files::{ExportCopy, LONGEST_EXPORT};
+pub(crate) use files::{ExportCopy, LONGEST_EXPORT, SNAPSHOTS};
 use files::{FileContainer, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::{Patch, no_disk};
@@ -41,11 +41,13 @@ const PATIENCE: Duration = Duration::from_secs(300);
 enum SandboxRequest {
     /// The container of a running sandbox; a paused one is resumed first.
     Use {
+        states: LegalStates,
         by: &'static str,
         reply: oneshot::Sender<Result<ActiveContainer>>,
     },
     /// A container for a file request; a stopped sandbox gets a file container for it.
     Files {
+        states: LegalStates,
         place: OwnedSemaphorePermit,
         reply: oneshot::Sender<Result<ActiveContainer>>,
     },
@@ -66,10 +68,14 @@ enum SandboxRequest {
         reply: oneshot::Sender<Result<SandboxRecord>>,
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
-    Destroy(oneshot::Sender<Result<SandboxRecord>>),
+    Destroy {
+        /// A caller asked for it, to whom a destroyed sandbox is not there.
+        asked: bool,
+        reply: oneshot::Sender<Result<SandboxRecord>>,
+    },
     /// A step that a reconciler found due, if it still is.
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
-    Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+    Patch(Operation, Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
     /// The record, if its state allows an operation that is carried out beside the actor.
     CheckState(Operation, oneshot::Sender<Result<SandboxRecord>>),
     RollBack(Box<Rollback>, oneshot::Sender<Result<RollbackOutcome>>),
@@ -145,10 +151,12 @@ fn must_allow(states: LegalStates, record: &SandboxRecord) -> Result<()> {
 
 fn refused(states: LegalStates, record: &SandboxRecord) -> Error {
     let why = record.status_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let help = if record.status == Status::Destroyed { "" } else { "; resume it first" };
+    let destroyed = record.status == Status::Destroyed;
+    let help = if destroyed { "" } else { "; resume it first" };
     let code = match states {
-        LegalStates::Running | LegalStates::Stored => ErrorCode::NotRunning,
-        LegalStates::NotDestroyed | LegalStates::Any => ErrorCode::Conflict,
+        LegalStates::Reachable | LegalStates::Existing if destroyed => ErrorCode::NotFound,
+        LegalStates::Running | LegalStates::Reachable | LegalStates::Stored => ErrorCode::NotRunning,
+        LegalStates::NotDestroyed | LegalStates::Existing | LegalStates::Any => ErrorCode::Conflict,
     };
     Error::new(code, format!("the sandbox is {}{why}{help}", record.status))
 }
@@ -203,8 +211,10 @@ impl SandboxActor {
     async fn answer(&mut self, question: SandboxRequest) {
         // A reply fails only when the caller has gone, which is ignored.
         match question {
-            SandboxRequest::Use { by, reply } => _ = reply.send(self.acquire(by).await),
-            SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
+            SandboxRequest::Use { states, by, reply } => _ = reply.send(self.acquire(states, by).await),
+            SandboxRequest::Files { states, place, reply } => {
+                _ = reply.send(self.lend_files(states, place).await);
+            }
             SandboxRequest::Awake(reply) => self.awake(reply).await,
             SandboxRequest::Run { new, by, reservation, reply } => {
                 _ = reply.send(self.run(new, by, reservation).await);
@@ -212,9 +222,12 @@ impl SandboxActor {
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason, false).await),
             SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
-            SandboxRequest::Destroy(reply) => _ = reply.send(self.destroy(None).await),
+            SandboxRequest::Destroy { asked: true, reply } => _ = reply.send(self.destroy_as_asked().await),
+            SandboxRequest::Destroy { asked: false, reply } => _ = reply.send(self.destroy(None).await),
             SandboxRequest::Step(step, reply) => _ = reply.send(self.step(step).await),
-            SandboxRequest::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
+            SandboxRequest::Patch(operation, patch, reply) => {
+                _ = reply.send(self.patch(operation, *patch).await);
+            }
             SandboxRequest::CheckState(operation, reply) => _ = reply.send(self.check_state(operation).await),
             SandboxRequest::RollBack(rollback, reply) => _ = reply.send(self.roll_back(*rollback).await),
         }

@@ -56,6 +56,19 @@ impl HeldAnswer {
     }
 }
 
+#[cfg(test)]
+impl HeldAnswer {
+    /// What an owner holds who may hold so much and has no other answer.
+    pub(crate) fn unshared(most: u64) -> Self {
+        Self { answers: Arc::default(), owner: "ann".into(), bytes: 0, most }
+    }
+
+    /// Another answer to the same owner.
+    pub(crate) fn another(&self) -> Self {
+        Self { answers: Arc::clone(&self.answers), owner: self.owner.clone(), bytes: 0, most: self.most }
+    }
+}
+
 impl Drop for HeldAnswer {
     fn drop(&mut self) {
         let mut held = self.answers.held();

@@ -12,6 +12,7 @@ pub use crate::{
     kernels::packages::{
         LONGEST_NAME as PACKAGE_NAME_LENGTH, LONGEST_VERSION as PACKAGE_VERSION_LENGTH,
         MOST as MOST_PACKAGES, PLAIN as PLAIN_PACKAGE, VERSION as PACKAGE_VERSION, scoped as scoped_package,
+        with_extras as package_with_extras,
     },
     sandboxes::{LARGEST_PAGE as SANDBOXES_PER_PAGE, MOST_AT_ONCE},
     skills::{

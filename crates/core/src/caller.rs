@@ -27,6 +27,8 @@ pub struct Caller {
     pub tier: Option<Tier>,
     /// When its key expires.
     pub expires_at: Option<Millis>,
+    /// Whether it shows the session of a browser, and not the key itself.
+    pub by_session: bool,
     /// The front that it calls.
     pub front: &'static str,
     /// The address that it calls from.
@@ -45,6 +47,7 @@ impl Caller {
             // An unknown tier name, of a key from before there were tiers, counts as the lowest.
             tier: (key.scope != Scope::Admin).then(|| key.tier.parse().unwrap_or(Tier::Sandbox)),
             expires_at: key.expires_at,
+            by_session: false,
             front: "",
             address: None,
         }
@@ -60,6 +63,7 @@ impl Caller {
             scope: Scope::Admin,
             tier: None,
             expires_at: None,
+            by_session: false,
             front: "",
             address: None,
         }
@@ -75,6 +79,7 @@ impl Caller {
             scope: Scope::Admin,
             tier: None,
             expires_at: None,
+            by_session: false,
             front: "lifecycle",
             address: None,
         }

@@ -1,12 +1,24 @@
 //! Following events. An admin gets all of them, any other caller those of its own owner's sandboxes.
 
 use crate::Caller;
-use atoll_store::{EventPage, EventQuery, EventRow, KeyId, Scope, Store};
+use atoll_store::{EventPage, EventQuery, EventRow, KeyId, NewEvent, SandboxId, Scope, Store};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The most that one page may have.
 pub const LARGEST_PAGE: u32 = 1000;
+
+/// An event of this moment.
+pub(crate) fn new_event(
+    owner: &str,
+    sandbox: Option<SandboxId>,
+    kind: &str,
+    reason: Option<String>,
+    data: &serde_json::Value,
+) -> NewEvent {
+    let (owner, kind, data) = (owner.to_owned(), kind.to_owned(), data.to_string());
+    NewEvent { at: now_ms(), owner, sandbox, kind, reason, data }
+}
 
 /// What a follower receives.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,15 +10,13 @@
 //! - A server that ends drops its executions without an end. Their operations stay open, and the next
 //!   server's tasks end them.
 
-use crate::{
-    changes::{FileChanges, acknowledge_changes},
-    output_audit::OutputAudit,
-};
+use crate::{changes::FileChanges, output_audit::OutputAudit};
 use atoll_kernels::CellReport;
 use atoll_provider::{Changed, Container, ExecReport, OutputStream};
 use atoll_store::{Activity, ActivityKind, SandboxId, Store};
 use atoll_types::{CellId, Error, Result, time::now_ms};
-use std::sync::Arc;
+use futures_util::FutureExt;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 use tokio::sync::watch;
 
 /// An offset that no output reaches: only the end is of interest.
@@ -104,6 +102,10 @@ impl Execution {
         &*self.container
     }
 
+    pub(crate) fn shared_container(&self) -> &Arc<dyn Container> {
+        &self.container
+    }
+
     /// The offset from which its output is still to be read.
     pub(crate) fn next_offset(&self) -> u64 {
         self.audit.as_ref().map_or(NO_OUTPUT, OutputAudit::next)
@@ -151,11 +153,18 @@ impl Execution {
             (None, None) => {}
         }
         if let Some(sequence) = sequence {
-            acknowledge_changes(&container, sequence);
+            end_writer.changes.recorded(sandbox, &container, sequence);
         }
         drop(container);
         changed
     }
+}
+
+/// The result of work, or an error where it panicked: an execution that is not ended leaves its operation open
+/// and its sandbox active.
+pub(crate) async fn unless_panicked<T>(what: &str, work: impl Future<Output = T>) -> Result<T> {
+    let done = AssertUnwindSafe(work).catch_unwind().await;
+    done.map_err(|_| Error::internal(format!("the server failed while {what} ran; what it did is not known")))
 }
 
 /// How an execution ended, for everything that waits for it: set once, by its task, after the end is written.
@@ -189,5 +198,22 @@ impl<T: Clone> EndSignal<T> {
         let known = known.wait_for(Option::is_some).await;
         let gone = || Error::internal("the task of a command or a cell ended without its end");
         known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err(gone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error_and_no_end_of_its_task() {
+        assert_eq!(unless_panicked("a command", async { 1 }).await, Ok(1));
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("a test");
+        };
+        let error = unless_panicked::<()>("a cell", panics).await.unwrap_err();
+        assert_eq!(error.code, atoll_types::ErrorCode::Internal);
+        assert!(error.message.contains("a cell"), "{error}");
     }
 }

@@ -1,24 +1,29 @@
 //! Keys: made once, shown once, kept as a hash. Only the kept answer of a request with an `Idempotency-Key`
 //! holds a new key's secret, sealed, until it expires: see [`crate::IdempotentReplies`].
 
+mod sessions;
+
+pub use sessions::{SessionInfo, SignedIn};
+
 use crate::{
     Caller,
     bounds::KEY_NAME,
     idempotency::repeatable,
-    operation::{AuditedOperation, OperationSpec, Operations},
+    operation::{OperationSpec, Operations},
 };
 use atoll_audit::Ledger;
 use atoll_store::{
     Admins, ApiKey, Begin, Clash, Detail, EXPIRES_AFTER_MS, End, KeyHash, KeyId, Millis, Outcome, SandboxId,
     Scope, Store, StoreError,
 };
-use atoll_types::{Error, ErrorCode, Operation, Result, Tier, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, Tier, text::hex, time::now_ms};
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A request for a new key.
@@ -59,39 +64,60 @@ pub fn owner_id(name: &str) -> String {
     Uuid::new_v5(&OWNERS, name.as_bytes()).hyphenated().to_string()
 }
 
+/// Keys of one owner that are usable at a time; of revoked ones as many are kept.
+const MOST_KEYS: u64 = 1000;
+
+fn too_many() -> Error {
+    let message = format!("an owner has at most {MOST_KEYS} keys that are usable; revoke one first");
+    Error::new(ErrorCode::LimitExceeded, message).fact("limit", "keys").fact("allowed", MOST_KEYS)
+}
+
 /// How long a key is cached without a lookup in the store. A key that this server revokes is forgotten at
 /// once; this bounds how long one revoked elsewhere is accepted.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// Keys that are cached.
 const MOST_KNOWN: usize = 1000;
 
+/// What a caller shows for a key. A secret is of one kind, and is never taken for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Credential {
+    /// The key itself.
+    Key,
+    /// The session of a browser that was signed in with it.
+    Session,
+}
+
 /// Keys that were used a moment ago.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Moment>);
+pub(crate) struct Known {
+    moment: Mutex<Moment>,
+    /// Tells those who wait for the end of a session that one may have come.
+    forgot: watch::Sender<()>,
+}
 
 #[derive(Default)]
 struct Moment {
-    keys: HashMap<KeyHash, (Instant, ApiKey)>,
+    keys: HashMap<(Credential, KeyHash), (Instant, ApiKey)>,
     /// How often the cache was cleared: what was read before that is not cached after it.
     forgotten: u64,
 }
 
 impl Known {
     fn moment(&self) -> MutexGuard<'_, Moment> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.moment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key, or the generation to cache it with once it was read.
-    fn get(&self, hash: &KeyHash) -> Result<ApiKey, u64> {
+    fn get(&self, shown: Credential, hash: KeyHash) -> Result<ApiKey, u64> {
         let moment = self.moment();
         let known = moment
             .keys
-            .get(hash)
+            .get(&(shown, hash))
             .filter(|(at, key)| at.elapsed() < BELIEVED && key.expires_at.is_none_or(|at| at > now_ms()));
         known.map(|(_, key)| key.clone()).ok_or(moment.forgotten)
     }
 
-    fn keep(&self, hash: KeyHash, key: &ApiKey, read_after: u64) {
+    fn keep(&self, shown: Credential, hash: KeyHash, key: &ApiKey, read_after: u64) {
         let mut moment = self.moment();
         if moment.forgotten != read_after {
             return;
@@ -99,13 +125,15 @@ impl Known {
         if moment.keys.len() >= MOST_KNOWN {
             moment.keys.clear();
         }
-        moment.keys.insert(hash, (Instant::now(), key.clone()));
+        moment.keys.insert((shown, hash), (Instant::now(), key.clone()));
     }
 
     pub(crate) fn forget(&self) {
         let mut moment = self.moment();
         moment.keys.clear();
         moment.forgotten += 1;
+        drop(moment);
+        self.forgot.send_replace(());
     }
 }
 
@@ -114,10 +142,13 @@ fn hash(secret: &str) -> KeyHash {
     KeyHash(Sha256::digest(secret.as_bytes()).into())
 }
 
-fn random_secret() -> String {
+fn random_digits() -> String {
     let bytes = [*Uuid::new_v4().as_bytes(), *Uuid::new_v4().as_bytes()].concat();
-    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("{PREFIX}{digits}")
+    hex(&bytes)
+}
+
+fn random_secret() -> String {
+    format!("{PREFIX}{}", random_digits())
 }
 
 fn assemble(new: &NewKey, tier: Tier, owner_name: &str, secret: &str) -> ApiKey {
@@ -153,12 +184,28 @@ fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
         .fact("tier", own.as_str()))
 }
 
+/// The longest life of a key that a session makes: a leap year, and a minute for clocks.
+const OF_SESSION_MS: Millis = (366 * 24 * 60 + 1) * 60 * 1000;
+
 /// When a new key expires: with its creator's key, unless it says earlier. A key never makes one that
-/// outlives it.
+/// outlives it, and the session of a browser, which ends, none without an end.
 fn expiry_of(caller: &Caller, asked: Option<Millis>) -> Result<Option<Millis>> {
-    let Some(at) = asked else { return Ok(caller.expires_at) };
+    let Some(at) = asked else {
+        if caller.by_session && caller.expires_at.is_none() {
+            let message = "a session makes no key that never expires; say when it does with expires_in_seconds, or make \
+                           it with a key";
+            return Err(Error::new(ErrorCode::PermissionDenied, message).at("expires_in_seconds"));
+        }
+        return Ok(caller.expires_at);
+    };
     if at <= now_ms() {
         return Err(Error::invalid("expires_at", "expires_at must lie in the future"));
+    }
+    if caller.by_session && at > now_ms() + OF_SESSION_MS {
+        let message = "a session makes no key that lasts longer than a year; make it with a key";
+        return Err(Error::new(ErrorCode::PermissionDenied, message)
+            .at("expires_in_seconds")
+            .fact("allowed_until", now_ms() + OF_SESSION_MS));
     }
     if caller.outlives(asked) {
         return Ok(asked);
@@ -213,17 +260,28 @@ pub struct Keys {
 impl Keys {
     /// The caller that sends this key.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
+        Ok(Caller::of(&self.usable(secret).await?))
+    }
+
+    /// The key with this secret, if it is usable; its use is noted.
+    async fn usable(&self, secret: &str) -> Result<ApiKey> {
         let refused =
             || Error::new(ErrorCode::PermissionDenied, "the key is not known, has expired or was revoked");
         let hash = hash(secret);
-        let key = match self.known_keys.get(&hash) {
+        let key = match self.known_keys.get(Credential::Key, hash) {
             Ok(key) => key,
             Err(read_after) => {
                 let key = self.store.key_by_hash(hash, now_ms()).await?.ok_or_else(refused)?;
-                self.known_keys.keep(hash, &key, read_after);
+                self.known_keys.keep(Credential::Key, hash, &key, read_after);
                 key
             }
         };
+        self.touch(&key).await;
+        Ok(key)
+    }
+
+    /// Notes that a key is used.
+    async fn touch(&self, key: &ApiKey) {
         let used = [(key.id, now_ms())].into();
         // A minute's resolution is enough, and a write for every request is not.
         if key.last_used_at.is_none_or(|at| now_ms() - at > 60_000)
@@ -231,7 +289,6 @@ impl Keys {
         {
             tracing::warn!(%error, "cannot note a key's use");
         }
-        Ok(Caller::of(&key))
     }
 
     /// The id of a key whose request may be repeated.
@@ -246,18 +303,11 @@ impl Keys {
         let what = OperationSpec::new(Operation::KeyCreate).with(&new.name).and("scope", new.scope);
         let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
         let audited = self.operations.audited(caller, what).await?;
-        let result = self.create_as(&audited, caller, id, new).await;
+        let result = self.create_as(caller, id, new).await;
         audited.done(result).await
     }
 
-    async fn create_as(
-        &self,
-        audited: &AuditedOperation,
-        caller: &Caller,
-        id: Option<KeyId>,
-        new: NewKey,
-    ) -> Result<IssuedKey> {
-        audited.allowed()?;
+    async fn create_as(&self, caller: &Caller, id: Option<KeyId>, new: NewKey) -> Result<IssuedKey> {
         KEY_NAME.check("name", &new.name)?;
         if let Some(owner) = &new.owner {
             KEY_NAME.check("owner", owner)?;
@@ -279,17 +329,19 @@ impl Keys {
     async fn insert(&self, key: ApiKey, id: Option<KeyId>) -> Result<ApiKey> {
         if let Some(id) = id {
             let repeatable = ApiKey { id, ..key.clone() };
-            match self.store.insert_key(repeatable.clone()).await {
+            match self.store.insert_key_within(repeatable.clone(), MOST_KEYS, now_ms()).await {
                 Err(StoreError::Conflict(Clash::Taken)) => {}
-                result => return Ok(result.map(|()| repeatable)?),
+                result => return if result? { Ok(repeatable) } else { Err(too_many()) },
             }
             let since = now_ms() - EXPIRES_AFTER_MS;
             if let Some(renewed) = self.store.renew_key(id, key.hash, key.prefix.clone(), since).await? {
                 return Ok(renewed);
             }
         }
-        self.store.insert_key(key.clone()).await?;
-        Ok(key)
+        match self.store.insert_key_within(key.clone(), MOST_KEYS, now_ms()).await? {
+            true => Ok(key),
+            false => Err(too_many()),
+        }
     }
 
     /// Makes the first key, if there never was one: the given secret, or a new one.
@@ -306,7 +358,7 @@ impl Keys {
     }
 
     /// The keys that the caller may see: its owner's, or all owners' for an admin, and none that is above its
-    /// own.
+    /// own. The newest first.
     pub async fn list(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
         let owner = (caller.scope != Scope::Admin).then_some(caller.owner.as_str());
         let keys = self.store.list_keys(owner).await?;
@@ -320,7 +372,6 @@ impl Keys {
             .audited(caller, OperationSpec::new(Operation::KeyRevoke).with(id.to_string()))
             .await?;
         let result = async {
-            audited.allowed()?;
             let mine = self.list(caller).await?.into_iter().any(|key| key.id == id);
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));

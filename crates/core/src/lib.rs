@@ -15,6 +15,7 @@ mod answers;
 mod audit;
 pub mod bounds;
 mod caller;
+mod caused;
 mod ceiling;
 mod changes;
 mod egress;
@@ -23,6 +24,7 @@ mod exec;
 mod exec_rate;
 mod execution;
 mod files;
+mod gpu;
 mod idempotency;
 pub mod image_specs;
 mod images;
@@ -33,6 +35,9 @@ mod lifecycle;
 mod mcp;
 mod operation;
 mod output_audit;
+mod owner_config;
+mod owner_templates;
+mod owners;
 mod pool;
 mod ports;
 mod providers;
@@ -62,25 +67,38 @@ pub use atoll_kernels::{
 };
 pub use audit::{AuditExport, AuditTrail, KeptOutput, KeptOutputs};
 pub use caller::Caller;
+pub use caused::caused_by;
 pub use egress::{EgressControl, EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
 pub use events::{EventFollow, EventUpdate, Events};
 pub use exec::{
     ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, Execs, Keyboard, MAX_BACKGROUND_SECONDS,
-    MAX_TIMEOUT_SECONDS, OutputTail, Terminal, TerminalEvent, TerminalRequest, TerminalStream,
+    MAX_TIMEOUT_SECONDS, OutputObserver, OutputTail, Terminal, TerminalEvent, TerminalRequest,
+    TerminalStream,
 };
 pub use files::{
     Archive, Download, FILES_PER_PAGE, FileHistory, FileHistoryEntry, Files, Findings, Matches, WatchStream,
 };
+pub use gpu::{FoundGpus, Gpu, Gpus};
 pub use idempotency::IdempotentReplies;
-pub use images::{BUILD_LABEL, ImageView, Images, ImportImage, PatchImage, find_image};
-pub use kernels::{
-    CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
-    Kernels, MAX_CELL_SECONDS,
+pub use images::{
+    BuildImage, BuildLogFollow, BuildNews, BuildView, ImageExport, ImageView, Images, ImportImage,
+    PatchImage, PullImage, PushImage, PushedImage, Recipe, RegistryLogin, RegistrySettings, image_directory,
+    image_named, way_to,
 };
-pub use keys::{IssuedKey, Keys, NewKey, owner_id, recover_admin};
+pub use kernels::{
+    CellFollow, CellOutcome, CellRequest, CellTarget, DEFAULT_CELL_SECONDS, Dependencies, ForkKernel,
+    FoundCell, Installed, KernelRequest, Kernels, MAX_CELL_SECONDS,
+};
+pub use keys::{IssuedKey, Keys, NewKey, SessionInfo, SignedIn, owner_id, recover_admin};
 pub use lifecycle::{ActivityGuard, Clock, Lifecycle};
 pub use mcp::McpSessions;
 pub use operation::Operations;
+pub use owner_config::{
+    AGENT_LABEL, CallScope, OwnerConfig, OwnerConfigs, OwnerLimits, OwnerNetwork, SCOPE_LABEL, SandboxMode,
+    ScopeMode, WorkspaceAccess, scope_of,
+};
+pub use owner_templates::OwnerTemplate;
+pub use owners::{OwnerQuery, OwnerView, Owners};
 pub use pool::{PoolBounds, PoolChange, PoolControl, PoolFailure, PoolKey, PoolView};
 pub use ports::{Port, PortAccess, PreviewToken};
 pub use providers::Providers;
@@ -90,15 +108,18 @@ pub use runtime_settings::{
 };
 pub use sandboxes::{
     BulkAction, BulkOutcome, BulkTarget, CreateSandbox, Created, ExtensionOperation, ForkSandbox,
-    LARGEST_PAGE, PatchSandbox, Sandboxes,
+    LARGEST_PAGE, PatchSandbox, Sandboxes, repeatable_uuid,
 };
-pub use settings::CoreSettings;
+pub use settings::{CoreSettings, SigningKey};
 pub use skills::{
-    ExtractionError, InstallOutcome, PackageDownload, SKILL_SEARCH, SKILLS_PER_PAGE, SkillFields, Skills,
+    CatalogueSkill, ExtractionError, InstallOutcome, PackageDownload, SKILL_SEARCH, SKILLS_PER_PAGE,
+    SkillFields, Skills, builtin_skill, builtin_skills, check_catalogue,
 };
 pub use snapshots::{NewSnapshot, RollbackOptions, RolledBack, Snapshots};
 pub use transfer::{Export, Imported, Transfers};
-pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
+pub use usage::{
+    KEPT as SAMPLES_KEPT, SandboxMetrics, SandboxUsage, UsageMeter, UsageNow, UsageSample, UsageTotals,
+};
 pub use vault::{Environment, Vault};
 pub use volumes::{AttachVolume, NewVolume, VolumeView, Volumes};
 
@@ -124,7 +145,6 @@ impl Deref for Core {
 }
 
 /// The parts of the control plane.
-#[allow(missing_docs)]
 pub struct Subsystems {
     pub operations: Operations,
     pub sandboxes: Sandboxes,
@@ -142,8 +162,11 @@ pub struct Subsystems {
     pub events: Events,
     pub keys: Keys,
     pub settings: Settings,
+    pub owner_configs: OwnerConfigs,
+    pub owners: Owners,
     pub pool: PoolControl,
     pub usage: UsageMeter,
+    pub gpus: Gpus,
     pub lifecycle: Lifecycle,
     pub answers: AnswerBudget,
     pub idempotent_replies: IdempotentReplies,
@@ -188,6 +211,8 @@ impl Core {
             managers.clone(),
             catalogue.clone(),
         );
+        let reach = egress.reach.clone();
+        let presets = Arc::clone(&egress.presets);
         let egress_sessions =
             egress::EgressSessions::new(egress, store.clone(), running.clone(), ledger.clone());
         let registry = Arc::new(actor::SandboxRegistry::new(actor::Shared {
@@ -220,10 +245,11 @@ impl Core {
             operations: operations.clone(),
             store: store.clone(),
             vault: vault.clone(),
-            settings: settings.clone(),
             registry: registry.clone(),
             egress_sessions: egress_sessions.clone(),
             audit: audit.clone(),
+            catalogue: catalogue.clone(),
+            settings: settings.clone(),
         };
         let snapshots = Snapshots {
             operations: operations.clone(),
@@ -261,12 +287,17 @@ impl Core {
             end_writer,
             managers,
             cell_tasks: Arc::default(),
+            answers: answers.clone(),
             execs: execs.clone(),
             egress: egress.clone(),
             snapshots: snapshots.clone(),
         };
-        let files =
-            Files { operations: operations.clone(), registry: registry.clone(), changes: changes.clone() };
+        let files = Files {
+            operations: operations.clone(),
+            registry: registry.clone(),
+            changes: changes.clone(),
+            answers: answers.clone(),
+        };
         let skills = Skills::new(
             operations.clone(),
             limits.clone(),
@@ -302,10 +333,18 @@ impl Core {
             catalogue: catalogue.clone(),
             new_lifetime: Arc::default(),
         };
+        let owner_configs = OwnerConfigs {
+            operations: operations.clone(),
+            store: store.clone(),
+            sandboxes: sandboxes.clone(),
+            changing: Arc::default(),
+            aligning: Arc::default(),
+        };
         let transfers = Transfers {
             operations: operations.clone(),
             registry: registry.clone(),
             sandboxes: sandboxes.clone(),
+            snapshots: snapshots.clone(),
         };
         let images = Images {
             operations: operations.clone(),
@@ -317,9 +356,17 @@ impl Core {
             sandboxes: sandboxes.clone(),
             volumes: volumes.clone(),
             registry: registry.clone(),
+            presets,
             turns: Arc::default(),
+            builds: Arc::new(images::Builds::new(settings.builds_dir.clone())),
+            layers: Arc::new(images::Layers::new(settings.clone(), reach)),
         };
         let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };
+        let owners = Owners {
+            store: store.clone(),
+            live_settings: live_settings.clone(),
+            admission: admission.clone(),
+        };
         let usage = UsageMeter {
             operations: operations.clone(),
             store: store.clone(),
@@ -385,8 +432,11 @@ impl Core {
             events: Events { store: store.clone() },
             keys,
             settings,
+            owner_configs,
+            owners,
             pool,
             usage,
+            gpus: Gpus::default(),
             lifecycle,
             answers,
             idempotent_replies: IdempotentReplies { store: store.clone(), vault },

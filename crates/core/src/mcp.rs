@@ -22,9 +22,9 @@ impl McpSessions {
         Ok(self.store.put_mcp_session(session).await?)
     }
 
-    /// Notes that an MCP session was used.
-    pub async fn touch(&self, id: &str, at: Millis) -> Result<()> {
-        Ok(self.store.touch_mcp_session(id, at).await?)
+    /// Notes that MCP sessions were used.
+    pub async fn touch(&self, ids: &[String], at: Millis) -> Result<()> {
+        Ok(self.store.touch_mcp_sessions(ids, at).await?)
     }
 
     /// Forgets an MCP session.
@@ -33,9 +33,13 @@ impl McpSessions {
         Ok(())
     }
 
-    /// Forgets the MCP sessions that were last used before a time, and counts the rest: a holder's, and all
-    /// of them.
-    pub async fn count(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
-        Ok(self.store.count_mcp_sessions(holder, since).await?)
+    /// All MCP sessions.
+    pub async fn all(&self) -> Result<Vec<McpSession>> {
+        Ok(self.store.mcp_sessions().await?)
+    }
+
+    /// Counts the MCP sessions: a holder's, and all of them.
+    pub async fn count(&self, holder: &str) -> Result<(u64, u64)> {
+        Ok(self.store.count_mcp_sessions(holder).await?)
     }
 }

@@ -1,6 +1,7 @@
 //! Every operation lies between two rows of the audit trail. A method that changes something, or returns the
 //! content of a sandbox's files, begins with [`Operations::audited`]: without the first row there is no
-//! [`AuditedOperation`], and without an [`AuditedOperation`] there is no record to write to.
+//! [`AuditedOperation`], and without an [`AuditedOperation`] there is no record to write to. A caller that may not do it gets
+//! none either, but an error whose second row is written already.
 //! [`AuditedOperation::done`] writes the second row; where the caller went away, the drop does.
 
 use crate::{
@@ -69,12 +70,14 @@ impl OperationSpec {
     }
 }
 
-/// An operation under way. Dropped, it ends as cancelled.
+/// An operation under way. Dropped, it ends as cancelled: one that is forgotten has an end too.
+#[must_use = "dropped, it ends as cancelled"]
 pub(crate) struct AuditedOperation {
+    kind: Operation,
     operation: OperationGuard,
     ledger: Ledger,
     redactor: Redactor,
-    record: Result<Option<SandboxRecord>>,
+    record: Option<SandboxRecord>,
     end: End,
     activities: Vec<Activity>,
     events: Vec<NewEvent>,
@@ -101,21 +104,20 @@ impl Operations {
         }
     }
 
-    /// Writes the first row. An operation whose first row cannot be written must not be carried out.
+    /// Writes the first row, and where the caller may not do this the second. An operation whose first row cannot be written
+    /// must not be carried out.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
         let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
-        let mut record = match (kind.target(), sandbox) {
+        let found = match (kind.target(), sandbox) {
             (Target::Sandbox(_), Some(id)) => self.visible(caller, id).await.map(Some),
             (Target::NewSandbox, Some(_)) | (Target::Server, None) => Ok(None),
             (target, _) => Err(Error::internal(format!("{} is about {target:?}", kind.name()))),
         };
-        if let Ok(Some(record)) = &record {
+        if let Ok(Some(record)) = &found {
             secrets.extend(self.environment_of(record)?.secret_values());
         }
-        if let Err(error) = caller.must_have(kind.permission()) {
-            record = Err(error);
-        }
+        let permitted = caller.must_have(kind.permission()).and(found);
         let redactor = Redactor::new(&secrets);
         let begin = Begin {
             front: caller.front.to_owned(),
@@ -130,14 +132,31 @@ impl Operations {
             extra: extra.into_iter().map(|(name, value)| (name, redactor.text(&value))).collect(),
         };
         let operation = self.ledger.start(begin).await?;
+        let id = operation.id();
+        crate::caused::note(id);
+        let (ledger, end) = (self.ledger.clone(), End::new(Outcome::Ok, 0));
+        let (activities, events) = (Vec::new(), Vec::new());
+        let audited = |record, exec| AuditedOperation {
+            kind,
+            operation,
+            ledger,
+            redactor: redactor.clone(),
+            record,
+            end,
+            activities,
+            events,
+            exec,
+        };
+        let record = match permitted {
+            Ok(record) => record,
+            Err(error) => return audited(None, None).done(Err(error)).await,
+        };
         // Before the command begins: its first request to the network may come at once.
         let exec = exec.zip(sandbox).map(|(exec, sandbox)| {
             let secrets = if own { Secrets::Own(redactor.clone()) } else { Secrets::None };
-            self.running.enter(sandbox, exec, operation.id(), secrets)
+            self.running.enter(sandbox, exec, id, secrets)
         });
-        let (ledger, end) = (self.ledger.clone(), End::new(Outcome::Ok, 0));
-        let (activities, events) = (Vec::new(), Vec::new());
-        Ok(AuditedOperation { operation, ledger, redactor, record, end, activities, events, exec })
+        Ok(audited(record, exec))
     }
 
     /// What the sandbox's commands start with.
@@ -161,23 +180,20 @@ pub(crate) fn outcome_of(error: &Error) -> Outcome {
 }
 
 impl AuditedOperation {
-    /// The sandbox that the operation is about, where the caller may do this to it.
+    /// The sandbox that the operation is about.
     pub(crate) fn record(&self) -> Result<&SandboxRecord> {
-        match &self.record {
-            Ok(Some(record)) => Ok(record),
-            Ok(None) => Err(Error::internal("an operation without a sandbox asks for its record")),
-            Err(error) => Err(error.clone()),
-        }
+        let missing = || Error::internal("an operation without a sandbox asks for its record");
+        self.record.as_ref().ok_or_else(missing)
+    }
+
+    /// What is done.
+    pub(crate) fn kind(&self) -> Operation {
+        self.kind
     }
 
     /// Which operation it is.
     pub(crate) fn operation(&self) -> OperationId {
         self.operation.id()
-    }
-
-    /// Whether the caller may do this at all.
-    pub(crate) fn allowed(&self) -> Result<()> {
-        self.record.as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// A text as it may be kept.
@@ -228,6 +244,6 @@ impl AuditedOperation {
     /// Goes on as the audit of a command or a cell, whose end its task writes.
     pub(crate) fn follow(self) -> OutputAudit {
         let Self { operation, ledger, redactor, record, exec, .. } = self;
-        OutputAudit::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref()).with(exec)
+        OutputAudit::new(ledger, operation.leave(), redactor, record.as_ref()).with(exec)
     }
 }

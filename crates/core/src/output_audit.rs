@@ -2,14 +2,14 @@
 //! owns it (see [`crate::execution`]); dropped without an end, as when the server ends, its operation stays
 //! open for the next server.
 
-use crate::{egress::Entered, execution::Ended, operation::outcome_of};
+use crate::{egress::Entered, events::new_event, execution::Ended, operation::outcome_of};
 use atoll_audit::{Capture, Ledger, Redactor};
 use atoll_kernels::CellReport;
 use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord,
 };
-use atoll_types::{CellId, Error, ErrorCode, time::now_ms};
+use atoll_types::{CellId, Error, ErrorCode};
 
 /// The audit of one command or cell that runs.
 pub(crate) struct OutputAudit {
@@ -136,12 +136,12 @@ impl OutputAudit {
             Ended::Command(report) => Some(ended_event(owner, sandbox, Ok(report), cancelled)),
             Ended::LostCommand { error, .. } => Some(ended_event(owner, sandbox, Err(error), cancelled)),
             Ended::Cell(cell, report) => Some(cell_event(owner, sandbox, *cell, report, &redactor)),
-            Ended::LostCell(error) if error.code == ErrorCode::RolledBack => Some(plain_event(
-                owner,
-                sandbox,
+            Ended::LostCell(error) if error.code == ErrorCode::RolledBack => Some(new_event(
+                &owner,
+                Some(sandbox),
                 "cell.ended",
-                error.code.as_str().to_owned(),
-                "{}".to_owned(),
+                Some(error.code.as_str().to_owned()),
+                &serde_json::json!({}),
             )),
             Ended::LostCell(_) => None,
         });
@@ -171,12 +171,17 @@ pub(crate) fn enter_files(end: &mut End, changed: &Changed, redactor: &Redactor)
     end.files_truncated = changed.truncated || !named;
 }
 
+/// The exit code of what took longer than it may, as `timeout` of coreutils has it.
+const TIMED_OUT: i32 = 124;
+
 /// How a cell went. An error of its own code is an outcome, as a command's exit code is.
 fn cell_end(report: &CellReport) -> End {
     let mut end = End::new(if report.success { Outcome::Ok } else { Outcome::Failed }, report.duration_us);
-    end.exit_code = Some(i32::from(!report.success));
+    let problem = |code: ErrorCode, message: String| Problem { code: code.as_str().into(), message };
+    end.exit_code = Some(if report.timed_out { TIMED_OUT } else { i32::from(!report.success) });
     match &report.death {
-        Some(death) => end.because(Problem { code: "kernel_died".into(), message: death.reason() }),
+        _ if report.timed_out => end.because(problem(ErrorCode::Timeout, "its time was up".into())),
+        Some(death) => end.because(problem(ErrorCode::KernelDied, death.reason())),
         None => end,
     }
 }
@@ -203,12 +208,7 @@ fn cell_event(
         "success": report.success,
         "duration_ms": report.duration_us / 1000,
     });
-    plain_event(owner, sandbox, "cell.ended", reason, data.to_string())
-}
-
-fn plain_event(owner: String, sandbox: SandboxId, kind: &str, reason: String, data: String) -> NewEvent {
-    let (kind, sandbox) = (kind.to_owned(), Some(sandbox));
-    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data }
+    new_event(&owner, Some(sandbox), "cell.ended", Some(reason), &data)
 }
 
 /// The event of a command's end, and why it came.
@@ -237,7 +237,7 @@ fn ended_event(
             "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
         }),
     };
-    plain_event(owner, sandbox, "exec.ended", reason, data.to_string())
+    new_event(&owner, Some(sandbox), "exec.ended", Some(reason), &data)
 }
 
 /// How a command went.

@@ -70,6 +70,7 @@ impl Lifecycle {
             tracing::warn!(%error, "packages that no skill has are not removed");
         }
         self.images.repair().await?;
+        self.images.load_indexes();
         // A later pass reads the disk where that fails now, and warns where little of it is left.
         let _ = self.read_disk().await;
         let count = alive.len() + paused.len();

@@ -11,6 +11,7 @@ use crate::{
     admission::{Admission, Turn, Turns, VolumeReservation},
     bounds::TENANT_ID,
     ceiling::CallerLimits,
+    events::new_event,
     operation::{OperationSpec, Operations},
     run_to_end::run_to_end,
     sandboxes::disk_limit,
@@ -18,8 +19,8 @@ use crate::{
 use atoll_provider::Attachments;
 use atoll_store::{NewEvent, SandboxId, Scope, Store};
 use atoll_types::{
-    Error, ErrorCode, Operation, ProviderName, Result, TENANT_PATH, VolumeId, VolumeMount, VolumeName,
-    VolumeRecord, time::now_ms,
+    Error, ErrorCode, ImageId, Operation, ProviderName, Result, TENANT_PATH, VolumeId, VolumeMount,
+    VolumeName, VolumeRecord, time::now_ms,
 };
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
@@ -30,7 +31,6 @@ const AT_ONCE: usize = 16;
 
 /// A request for a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct NewVolume {
     pub name: String,
     /// What it may hold; as much as a sandbox's disk by default.
@@ -39,7 +39,6 @@ pub struct NewVolume {
 
 /// A volume that a request names for a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct AttachVolume {
     pub name: String,
     pub path: String,
@@ -48,10 +47,10 @@ pub struct AttachVolume {
 
 /// A volume and what is known of it beside its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct VolumeView {
     pub record: VolumeRecord,
-    pub used_bytes: u64,
+    /// None where the kernel does not count it, and while the volume is being made or removed.
+    pub used_bytes: Option<u64>,
     pub attached: Vec<SandboxId>,
 }
 
@@ -82,14 +81,7 @@ fn event(record: &VolumeRecord, kind: &str) -> NewEvent {
     let data = serde_json::json!({
         "name": record.name, "disk_mb": record.disk_bytes >> 20, "tenant_id": record.tenant,
     });
-    NewEvent {
-        at: now_ms(),
-        owner: record.owner.clone(),
-        sandbox: None,
-        kind: kind.into(),
-        reason: None,
-        data: data.to_string(),
-    }
+    new_event(&record.owner, None, kind, None, &data)
 }
 
 impl Volumes {
@@ -118,24 +110,38 @@ impl Volumes {
         name: &str,
     ) -> Result<(VolumeRecord, Turn)> {
         let owner = Self::owner(caller, owner, name)?;
-        let late = || {
-            let message = format!("the volume {name:?} is being changed; try again");
-            Error::new(ErrorCode::Conflict, message)
-        };
-        let turn = self.turns.take(&format!("{owner}/{name}"), Instant::now() + PATIENCE, late).await?;
+        let turn = self.turn(&owner, name).await?;
         let record = self.store.volume(&owner, name).await?.ok_or_else(|| unknown(name))?;
         Ok((record, turn))
     }
 
+    /// Changes of one volume are made one at a time.
+    async fn turn(&self, owner: &str, name: &str) -> Result<Turn> {
+        let late = || {
+            let message = format!("the volume {name:?} is being changed; try again");
+            Error::new(ErrorCode::Conflict, message)
+        };
+        self.turns.take(&format!("{owner}/{name}"), Instant::now() + PATIENCE, late).await
+    }
+
     /// Makes a volume of the caller's.
     pub async fn create(&self, caller: &Caller, new: NewVolume) -> Result<VolumeRecord> {
+        self.create_from(caller, new, None).await
+    }
+
+    /// The same, with the files of an image to begin with.
+    pub(crate) async fn create_from(
+        &self,
+        caller: &Caller,
+        new: NewVolume,
+        base: Option<ImageId>,
+    ) -> Result<VolumeRecord> {
         let NewVolume { name, disk_mb } = new;
         let what = OperationSpec::new(Operation::VolumeCreate).with(&name);
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let name = name_of(&name, "name")?;
-            match self.make(caller, name, None, disk_mb).await? {
+            match self.make(caller, name, None, disk_mb, base).await? {
                 (_, Some(there)) => {
                     let message = format!("you have a volume {}", there.name);
                     Err(Error::new(ErrorCode::AlreadyExists, message).at("name"))
@@ -157,6 +163,7 @@ impl Volumes {
         name: VolumeName,
         tenant: Option<String>,
         disk_mb: Option<u64>,
+        base: Option<ImageId>,
     ) -> Result<(VolumeRecord, Option<VolumeRecord>)> {
         let record = VolumeRecord {
             id: VolumeId::random(),
@@ -170,28 +177,37 @@ impl Volumes {
             deleting: false,
         };
         self.attachments(&record.provider)?;
+        // A delete that came between the record and the volume would leave a volume without a record.
+        let turn = self.turn(&record.owner, record.name.as_str()).await?;
         let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
         let reservation =
             self.admission.place_volume(record.id, &record.owner, record.disk_bytes, quota.as_ref())?;
         let (volumes, new) = (self.clone(), record.clone());
-        let there =
-            run_to_end(
-                "the change of the volume",
-                async move { volumes.record_and_make(new, reservation).await },
-            )
-            .await?;
+        let there = run_to_end("the change of the volume", async move {
+            let _turn = turn;
+            volumes.record_and_make(new, base, reservation).await
+        })
+        .await?;
         Ok((record, there))
     }
 
     async fn record_and_make(
         &self,
         new: VolumeRecord,
+        base: Option<ImageId>,
         reservation: VolumeReservation,
     ) -> Result<Option<VolumeRecord>> {
         if let Some(there) = self.store.insert_volume(new.clone()).await? {
             return Ok(Some(there));
         }
-        let made = self.attachments(&new.provider)?.put_volume(new.id, new.disk_bytes).await;
+        let made = match (base, self.providers.get(&new.provider)?.images()) {
+            (None, _) => self.attachments(&new.provider)?.put_volume(new.id, new.disk_bytes).await,
+            (Some(image), Some(power)) => power.volume_from_image(image, new.id, new.disk_bytes).await,
+            (Some(_), None) => {
+                let message = format!("the provider {} keeps no images", new.provider);
+                Err(Error::new(ErrorCode::Unsupported, message))
+            }
+        };
         if let Err(error) = made {
             // Where this fails too, the next start makes the volume or removes it.
             if let Err(left) = self.end(&new).await {
@@ -213,7 +229,7 @@ impl Volumes {
         let record = self.find(caller, owner, name).await?;
         let used_bytes = match self.attachments(&record.provider)?.volume_usage(record.id).await {
             // It is being made, or being removed.
-            Err(error) if error.code == ErrorCode::NotFound => 0,
+            Err(error) if error.code == ErrorCode::NotFound => None,
             used => used?,
         };
         let attached = self.store.attached_to(record.id).await?;
@@ -243,7 +259,6 @@ impl Volumes {
         let what = OperationSpec::new(Operation::VolumeResize).with(name).and("disk_mb", disk_mb);
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let (record, turn) = self.find_alone(caller, owner, name).await?;
             if record.deleting {
                 return Err(unknown(name));
@@ -290,7 +305,6 @@ impl Volumes {
         let what = OperationSpec::new(Operation::VolumeDelete).with(name);
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let (record, turn) = self.find_alone(caller, owner, name).await?;
             let (volumes, gone) = (self.clone(), record.clone());
             run_to_end("the change of the volume", async move {
@@ -355,8 +369,25 @@ impl Volumes {
             volume: VolumeId::random(),
             path: TENANT_PATH.to_owned(),
             read_only: false,
+            whole: false,
         };
         Ok(volumes.iter().cloned().chain([tenant]).collect())
+    }
+
+    /// The mount of a tenant's storage that a sandbox has, unless its new volumes name that storage themselves. A tenant
+    /// is named once, at the create, so a change of the other volumes must not detach its storage.
+    pub(crate) async fn kept_tenant(
+        &self,
+        owner: &str,
+        has: &[VolumeMount],
+        new: &[VolumeMount],
+    ) -> Result<Option<VolumeMount>> {
+        let Some(mount) = has.iter().find(|mount| mount.path == TENANT_PATH) else { return Ok(None) };
+        if new.iter().any(|one| one.volume == mount.volume) {
+            return Ok(None);
+        }
+        let record = self.store.volume(owner, mount.name.as_str()).await?;
+        Ok(record.filter(|record| record.tenant.is_some()).map(|_| mount.clone()))
     }
 
     /// The storage of a tenant, made if there is none.
@@ -377,11 +408,9 @@ impl Volumes {
         let name = format!("tenant-{}", VolumeId::random());
         let what = OperationSpec::new(Operation::VolumeCreate).with(&name).and("tenant_id", tenant);
         let mut audited = self.operations.audited(caller, what).await?;
-        let result = async {
-            audited.allowed()?;
-            self.make(caller, name_of(&name, "name")?, Some(tenant.to_owned()), None).await
-        }
-        .await;
+        let result =
+            async { self.make(caller, name_of(&name, "name")?, Some(tenant.to_owned()), None, None).await }
+                .await;
         if let Ok((made, None)) = &result {
             audited.add_event(event(made, "volume.created"));
         }
@@ -412,5 +441,6 @@ impl Volumes {
 }
 
 fn mount(record: &VolumeRecord, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount { name: record.name.clone(), volume: record.id, path: path.to_owned(), read_only }
+    let (name, path) = (record.name.clone(), path.to_owned());
+    VolumeMount { name, volume: record.id, path, read_only, whole: false }
 }

@@ -47,6 +47,12 @@ impl SandboxActor {
         Ok(record)
     }
 
+    /// Destroys the sandbox for a caller, to whom one that is destroyed already is not there.
+    pub(super) async fn destroy_as_asked(&mut self) -> Result<SandboxRecord> {
+        must_allow(Operation::SandboxDestroy.states(), &self.record().await?)?;
+        self.destroy(None).await
+    }
+
     pub(super) async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
         let mut record = self.record().await?;
         if record.status == Status::Destroyed {

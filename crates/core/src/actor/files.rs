@@ -7,13 +7,19 @@ use super::{SandboxActor, Shared, claim::is_taken, must_allow};
 use crate::lifecycle::{ActiveContainer, Quiet};
 use atoll_provider::{Container, ContainerSpec, Provider, State};
 use atoll_store::SandboxRecord;
-use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Limits, Operation, Result, Storage, VolumeId};
+use atoll_types::{
+    ContainerId, Error, ErrorCode, ImageRecord, LegalStates, Limits, Profile, ProviderName, Result,
+    SnapshotId, Storage, VolumeId, VolumeMount,
+};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    task::JoinHandle,
+};
 
 /// How many file containers the whole machine may have at a time, and as many on copies: no plan counts them.
 const MOST: usize = 8;
@@ -65,12 +71,11 @@ impl FileContainers {
     /// The same for one on a copy: a permit of the owner's, and one of the machine's.
     async fn copy_place(&self, owner: &str) -> Result<[OwnedSemaphorePermit; 2]> {
         let own = format!(
-            "{MOST_COPIES} sandboxes of this owner are being exported; ask again when one of these exports has ended"
+            "{MOST_COPIES} exports of this owner are under way; ask again when one of them has ended"
         );
         let own = permit(&self.places_of(owner), &own).await?;
         let all =
-            permit(&self.copy_places, "too many sandboxes are being exported on this machine; ask again")
-                .await?;
+            permit(&self.copy_places, "too many exports are under way on this machine; ask again").await?;
         Ok([own, all])
     }
 
@@ -103,12 +108,18 @@ impl FileContainers {
     }
 }
 
+/// What the container of an exported image has beside it.
+const IMAGE_SLACK: u64 = 64 << 20;
+/// The folder in a file container that has the volumes of snapshots, each by its number.
+pub(crate) const SNAPSHOTS: &str = "/atoll-snapshots";
+
 /// A file container on a copy of a sandbox's volume, which shares what it holds with it: the files as they were at one
-/// moment, whatever becomes of the sandbox meanwhile. It has neither the volumes of its owner nor path rules: what is
+/// moment, whatever becomes of the sandbox meanwhile. Copies of snapshots are attached to it, to be read. It has neither the volumes of its owner nor path rules: what is
 /// in the copy is the sandbox's own, and all of it can be read. Dropped, it ends and the copy goes; after
 /// [`LONGEST_EXPORT`] both go by themselves.
 pub(crate) struct ExportCopy {
-    _in_use: oneshot::Sender<()>,
+    in_use: oneshot::Sender<()>,
+    removal: JoinHandle<()>,
 }
 
 impl ExportCopy {
@@ -117,6 +128,7 @@ impl ExportCopy {
     pub(super) async fn make(
         shared: &Arc<Shared>,
         record: &SandboxRecord,
+        snapshots: &[SnapshotId],
     ) -> Result<Option<(Self, Arc<dyn Container>)>> {
         let provider = Arc::clone(shared.providers.of(record)?);
         let on_disk = matches!(record.profile.storage, Storage::Volume);
@@ -125,19 +137,77 @@ impl ExportCopy {
         };
         let places = shared.file_containers.copy_place(&record.owner).await?;
         let (id, volume) = (ContainerId::random(), VolumeId::random());
+        let mounts: Vec<VolumeMount> = (1..).zip(snapshots).map(|(n, _)| mount(n)).collect::<Result<_>>()?;
+        let volumes: Vec<VolumeId> = mounts.iter().map(|mount| mount.volume).chain([volume]).collect();
         shared.file_containers.made().insert(id);
-        shared.file_containers.copies().insert(volume);
+        shared.file_containers.copies().extend(&volumes);
         // From here on what was made is removed when this is dropped.
-        let removal = remove_copy(Arc::clone(shared), Arc::clone(&provider), id, volume);
+        let removal = remove_copies(Arc::clone(shared), Arc::clone(&provider), id, volumes);
         let copy = Self::keep(LONGEST_EXPORT, removal, places);
         // A full volume is copied as any other, and the tool's own files have room beside it.
         let disk_bytes = record.limits.disk_bytes.saturating_mul(2);
         copies.fork(record.volume, None, volume, disk_bytes).await?;
-        let (profile, limits) =
-            (record.profile.without_attachments(), Limits { disk_bytes, ..record.limits });
+        for (mount, snapshot) in mounts.iter().zip(snapshots) {
+            copies.fork(record.volume, Some(*snapshot), mount.volume, disk_bytes).await?;
+        }
+        let profile = Profile { volumes: mounts, ..record.profile.without_attachments() };
+        let limits = Limits { disk_bytes, ..record.limits };
         let spec = ContainerSpec { id, profile, limits, volume: Some(volume), environment: BTreeMap::new() };
         let container = provider.create(spec).await?;
         Ok(Some((copy, container)))
+    }
+
+    /// Makes a copy of an image, and starts a container of the machine's own image that has it at `path` and may only read it.
+    /// Nothing of the image is run.
+    pub(super) async fn of_image(
+        shared: &Arc<Shared>,
+        owner: &str,
+        image: &ImageRecord,
+        path: &str,
+    ) -> Result<(Self, Arc<dyn Container>)> {
+        let provider = Arc::clone(shared.providers.get(&image.provider)?);
+        let unsupported = || Error::new(ErrorCode::Unsupported, "this server keeps no images");
+        let images = provider.images().ok_or_else(unsupported)?;
+        let profile = Profile::builtin("build").ok_or_else(unsupported)?;
+        let places = shared.file_containers.copy_place(owner).await?;
+        let files = VolumeId::random();
+        let (copy, mut spec) = Self::prepare(shared, &provider, places, profile, Some(files));
+        let room = image.size_bytes.saturating_mul(2).saturating_add(IMAGE_SLACK);
+        images.volume_from_image(image.id, files, room).await?;
+        let name = "image".parse().map_err(|_| Error::internal("a copy has no name"))?;
+        let mount = VolumeMount { name, volume: files, path: path.to_owned(), read_only: true, whole: false };
+        spec.profile.volumes.push(mount);
+        Ok((copy, provider.create(spec).await?))
+    }
+
+    /// Starts a container of an image, for its files alone.
+    pub(super) async fn container_of_image(
+        shared: &Arc<Shared>,
+        provider: &ProviderName,
+        profile: Profile,
+    ) -> Result<(Self, Arc<dyn Container>)> {
+        let provider = Arc::clone(shared.providers.get(provider)?);
+        let place = shared.file_containers.place().await?;
+        let (copy, spec) = Self::prepare(shared, &provider, place, profile, None);
+        Ok((copy, provider.create(spec).await?))
+    }
+
+    /// A container that is about no sandbox. From here on it is removed, with its volumes, when this is dropped.
+    fn prepare(
+        shared: &Arc<Shared>,
+        provider: &Arc<dyn Provider>,
+        places: impl Send + 'static,
+        profile: Profile,
+        more: Option<VolumeId>,
+    ) -> (Self, ContainerSpec) {
+        let (id, own) = (ContainerId::random(), VolumeId::random());
+        let volumes: Vec<VolumeId> = more.into_iter().chain([own]).collect();
+        shared.file_containers.made().insert(id);
+        shared.file_containers.copies().extend(&volumes);
+        let removal = remove_copies(Arc::clone(shared), Arc::clone(provider), id, volumes);
+        let limits = Limits { disk_bytes: IMAGE_SLACK, ..Limits::default() };
+        let spec = ContainerSpec { id, profile, limits, volume: Some(own), environment: BTreeMap::new() };
+        (Self::keep(LONGEST_EXPORT, removal, places), spec)
     }
 
     /// Keeps what a copy takes until this is dropped, and not longer than `longest`: a client that reads slowly, or not at
@@ -145,32 +215,49 @@ impl ExportCopy {
     fn keep(
         longest: Duration,
         removal: impl Future<Output = ()> + Send + 'static,
-        places: [OwnedSemaphorePermit; 2],
+        places: impl Send + 'static,
     ) -> Self {
         let (in_use, ended) = oneshot::channel();
-        tokio::spawn(async move {
+        let removal = tokio::spawn(async move {
             let _ = tokio::time::timeout(longest, ended).await;
             removal.await;
             drop(places);
         });
-        Self { _in_use: in_use }
+        Self { in_use, removal }
+    }
+
+    /// Ends it, and waits until the container and the copy are gone.
+    pub(crate) async fn end(self) {
+        drop(self.in_use);
+        let _ = self.removal.await;
     }
 }
 
-async fn remove_copy(shared: Arc<Shared>, provider: Arc<dyn Provider>, id: ContainerId, volume: VolumeId) {
-    let removed = async {
-        provider.destroy(id).await?;
-        match provider.volumes() {
-            Some(volumes) => volumes.remove_volume(volume).await,
-            None => Ok(()),
+/// Where the copy of a snapshot is attached.
+fn mount(number: u32) -> Result<VolumeMount> {
+    let name = format!("s{number}").parse().map_err(|_| Error::internal("no name of a volume"))?;
+    let path = format!("{SNAPSHOTS}/{number:06}");
+    Ok(VolumeMount { name, volume: VolumeId::random(), path, read_only: true, whole: true })
+}
+
+async fn remove_copies(
+    shared: Arc<Shared>,
+    provider: Arc<dyn Provider>,
+    id: ContainerId,
+    volumes: Vec<VolumeId>,
+) {
+    let mut removed = provider.destroy(id).await;
+    if let Some(power) = provider.volumes() {
+        for volume in &volumes {
+            removed = removed.and(power.remove_volume(*volume).await);
         }
-    };
+    }
     // What is left is an orphan from now on, which the reconciler removes.
-    if let Err(error) = removed.await {
-        tracing::warn!(container = %id, %error, "a copy of a sandbox's files cannot be removed");
+    if let Err(error) = removed {
+        tracing::warn!(container = %id, %error, "the copy of an export cannot be removed");
     }
     shared.file_containers.made().remove(&id);
-    shared.file_containers.copies().remove(&volume);
+    shared.file_containers.copies().retain(|copy| !volumes.contains(copy));
 }
 
 /// The file container of one sandbox.
@@ -182,11 +269,15 @@ pub(super) struct FileContainer {
 
 impl SandboxActor {
     /// The container for a file request, whether the sandbox runs or is stopped.
-    pub(super) async fn lend_files(&mut self, place: OwnedSemaphorePermit) -> Result<ActiveContainer> {
+    pub(super) async fn lend_files(
+        &mut self,
+        states: LegalStates,
+        place: OwnedSemaphorePermit,
+    ) -> Result<ActiveContainer> {
         let record = self.whole_record().await?;
-        must_allow(Operation::FileRead.states(), &record)?;
+        must_allow(states, &record)?;
         if LegalStates::Running.allow(record.status) {
-            return self.acquire("a file operation").await;
+            return self.acquire(states, "a file operation").await;
         }
         let activity_guard = self.shared.activity_tracker.begin(self.id);
         if let Some(files) = &self.files {

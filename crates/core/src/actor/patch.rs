@@ -9,6 +9,7 @@ use atoll_types::{AutoSnapshot, Error, ErrorCode, Limits, Operation, Profile, Re
 use std::collections::BTreeMap;
 
 /// A validated change.
+#[derive(Default)]
 pub(crate) struct Patch {
     /// Whether the change is allowed only while nothing runs.
     pub(crate) at_rest_only: bool,
@@ -26,7 +27,8 @@ pub(crate) struct Patch {
 }
 
 impl SandboxActor {
-    pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
+    /// Changes the sandbox, where its state allows the operation.
+    pub(super) async fn patch(&mut self, operation: Operation, patch: Patch) -> Result<SandboxRecord> {
         let Patch {
             at_rest_only,
             limits,
@@ -39,7 +41,7 @@ impl SandboxActor {
             profile,
         } = patch;
         let record = self.whole_record().await?;
-        must_allow(Operation::SandboxPatch.states(), &record)?;
+        must_allow(operation.states(), &record)?;
         let runs = matches!(record.status, Status::Provisioning | Status::Ready | Status::Paused);
         if at_rest_only && runs {
             let message = "memory_mb, cpu_cores, env_vars, network_enabled and volumes change only while the sandbox is stopped";

@@ -22,9 +22,14 @@ impl SandboxActor {
         Ok(container)
     }
 
-    /// The same, for a caller that works with it: the sandbox does not count as idle before that is over.
-    pub(super) async fn acquire(&mut self, by: &str) -> Result<ActiveContainer> {
+    /// The same, for a caller that works with it where the sandbox is in one of these states: it does not count as idle
+    /// before that is over.
+    pub(super) async fn acquire(&mut self, states: LegalStates, by: &str) -> Result<ActiveContainer> {
         let activity_guard = self.shared.activity_tracker.begin(self.id);
+        // A sandbox with a container is ready or paused, which every operation that needs one allows.
+        if self.container.is_none() {
+            must_allow(states, &self.whole_record().await?)?;
+        }
         Ok(ActiveContainer::new(self.container(by).await?, activity_guard))
     }
 

@@ -4,11 +4,14 @@ use super::{
     ExportCopy, Patch, PoolClaim, Rollback, RollbackOutcome, RunOutcome, SandboxActor, SandboxRequest,
     Shared, Step, rolled_back,
 };
-use crate::{admission::Reservation, lifecycle::ActiveContainer};
+use crate::{admission::Reservation, lifecycle::ActiveContainer, operation::AuditedOperation};
 use atoll_egress::Policy;
 use atoll_provider::Container;
 use atoll_store::{SandboxId, SandboxRecord, Status};
-use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, VolumeId};
+use atoll_types::{
+    ContainerId, Error, ErrorCode, ImageRecord, LegalStates, Operation, Profile, ProviderName, Result,
+    SnapshotId, VolumeId,
+};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -33,18 +36,45 @@ impl SandboxRegistry {
         Self { shared: Arc::new(shared), open: Arc::default() }
     }
 
-    /// The container, for a command or a file. A paused sandbox is resumed first, and the event names the
-    /// reason `by`. The sandbox counts as active while the handle is held.
+    /// The container, for a look that has no row in the audit trail. A paused sandbox is resumed first, and the event
+    /// names the reason `by`. The sandbox counts as active while the handle is held.
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
         Ok(Arc::new(self.acquire(id, by).await?))
     }
 
-    /// The container for a file request. A stopped sandbox stays stopped.
+    /// The container for an operation, where the sandbox's state allows that.
+    pub(crate) async fn container_in(
+        &self,
+        audited: &AuditedOperation,
+        by: &'static str,
+    ) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(self.acquire_in(audited, by).await?))
+    }
+
+    /// The same, for what also needs the container without its guard.
+    pub(crate) async fn acquire_in(
+        &self,
+        audited: &AuditedOperation,
+        by: &'static str,
+    ) -> Result<ActiveContainer> {
+        self.acquire_where(audited.record()?.id, audited.kind().states(), by).await
+    }
+
+    /// The container for a file request that has no row in the audit trail. A stopped sandbox stays stopped.
     pub(crate) async fn files(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        let container = match self.acquire(id, "a file operation").await {
+        self.files_where(id, LegalStates::Stored).await
+    }
+
+    /// The container for an operation on files, where the sandbox's state allows that.
+    pub(crate) async fn files_in(&self, audited: &AuditedOperation) -> Result<Arc<dyn Container>> {
+        self.files_where(audited.record()?.id, audited.kind().states()).await
+    }
+
+    async fn files_where(&self, id: SandboxId, states: LegalStates) -> Result<Arc<dyn Container>> {
+        let container = match self.acquire_where(id, states, "a file operation").await {
             Err(error) if error.code == ErrorCode::NotRunning => {
                 let place = self.shared.file_containers.place().await?;
-                self.ask(id, |reply| SandboxRequest::Files { place, reply }).await?
+                self.ask(id, |reply| SandboxRequest::Files { states, place, reply }).await?
             }
             active => active?,
         };
@@ -61,17 +91,48 @@ impl SandboxRegistry {
         self.shared.file_containers.volumes()
     }
 
-    /// The files of a sandbox as they are now, in a container of their own; none where the provider makes no copies.
+    /// The files of a sandbox as they are now and as they were at snapshots, in a container of their own; none where the
+    /// provider makes no copies.
     pub(crate) async fn export_copy(
         &self,
         record: &SandboxRecord,
+        snapshots: &[SnapshotId],
     ) -> Result<Option<(ExportCopy, Arc<dyn Container>)>> {
-        ExportCopy::make(&self.shared, record).await
+        ExportCopy::make(&self.shared, record, snapshots).await
+    }
+
+    /// The files of an image at `path`, in a container of their own.
+    pub(crate) async fn image_copy(
+        &self,
+        owner: &str,
+        image: &ImageRecord,
+        path: &str,
+    ) -> Result<(ExportCopy, Arc<dyn Container>)> {
+        ExportCopy::of_image(&self.shared, owner, image, path).await
+    }
+
+    /// A container of an image, for its files alone.
+    pub(crate) async fn container_of_image(
+        &self,
+        provider: &ProviderName,
+        profile: Profile,
+    ) -> Result<(ExportCopy, Arc<dyn Container>)> {
+        ExportCopy::container_of_image(&self.shared, provider, profile).await
     }
 
     /// The same as [`Self::container`], for what also needs the container without its guard.
     pub(crate) async fn acquire(&self, id: SandboxId, by: &'static str) -> Result<ActiveContainer> {
-        self.ask(id, |reply| SandboxRequest::Use { by, reply }).await
+        self.acquire_where(id, LegalStates::Running, by).await
+    }
+
+    /// The same, where the sandbox is in one of these states.
+    pub(crate) async fn acquire_where(
+        &self,
+        id: SandboxId,
+        states: LegalStates,
+        by: &'static str,
+    ) -> Result<ActiveContainer> {
+        self.ask(id, |reply| SandboxRequest::Use { states, by, reply }).await
     }
 
     /// The container, once it is not paused. An error when it ends before that.
@@ -138,8 +199,14 @@ impl SandboxRegistry {
         self.ask(id, SandboxRequest::Stop).await
     }
 
+    /// Destroys a sandbox for a caller, to whom one that is destroyed already is not there.
     pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, SandboxRequest::Destroy).await
+        self.ask(id, |reply| SandboxRequest::Destroy { asked: true, reply }).await
+    }
+
+    /// Finishes a destruction that was begun. Succeeds when another request has finished it.
+    pub(crate) async fn finish_destruction(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::Destroy { asked: false, reply }).await
     }
 
     /// Takes a step that a reconciler found due. A conflict when it no longer is.
@@ -147,8 +214,14 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Step(step, reply)).await
     }
 
-    pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
-        self.ask(id, |reply| SandboxRequest::Patch(Box::new(patch), reply)).await
+    /// Changes a sandbox, where its state allows the operation.
+    pub(crate) async fn patch(
+        &self,
+        id: SandboxId,
+        operation: Operation,
+        patch: Patch,
+    ) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::Patch(operation, Box::new(patch), reply)).await
     }
 
     /// The record of a sandbox, if its state allows an operation that is carried out beside its actor.
@@ -179,7 +252,7 @@ impl SandboxRegistry {
             egress: Some(policy),
             profile: None,
         };
-        self.patch(id, patch).await
+        self.patch(id, Operation::EgressSet, patch).await
     }
 
     async fn ask<T>(

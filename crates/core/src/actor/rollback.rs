@@ -97,13 +97,17 @@ impl SandboxActor {
         let before = match self.make_before(&record, &*provider, before).await {
             Ok(before) => before,
             Err(error) => {
-                // Where it stays frozen, the next request that needs it resumes it.
-                if let Some(power) = frozen.as_ref().and_then(|container| container.pause()) {
-                    let _ = power.resume().await;
-                }
+                unfreeze(frozen.as_ref()).await;
                 return Err(error);
             }
         };
+        // One without a container has nothing to lose.
+        if LegalStates::Running.allow(record.status)
+            && let Err(error) = self.check_room(&record, &*provider, to, before.as_ref()).await
+        {
+            unfreeze(frozen.as_ref()).await;
+            return Err(error);
+        }
         running.into_iter().for_each(|exec| self.shared.rolled_back.add(exec.uuid()));
         let record = self.exchange(&*provider, to).await?;
         Ok(RollbackOutcome { record, before, kernels_lost: None })
@@ -133,6 +137,29 @@ impl SandboxActor {
             Err(error) if error.code == ErrorCode::DiskFull => Err(no_room_before()),
             made => made.map(Some),
         }
+    }
+
+    /// Refuses a rollback for which the disk has no room while all of the sandbox still lives. The snapshot that was made
+    /// before it has nothing to undo then, and goes.
+    async fn check_room(
+        &self,
+        record: &SandboxRecord,
+        provider: &dyn Provider,
+        to: SnapshotId,
+        before: Option<&SnapshotRecord>,
+    ) -> Result<()> {
+        let power = snapshots_for(provider, &record.profile)?;
+        let Err(error) = power.check_roll_back(record.volume, to).await else { return Ok(()) };
+        if let Some(before) = before {
+            let removed = async {
+                power.delete_snapshot(record.volume, before.id).await?;
+                Ok::<_, Error>(self.shared.store.remove_snapshot(record.id, before.id).await?)
+            };
+            if let Err(left) = removed.await {
+                tracing::warn!(sandbox = %self.id, snapshot = %before.id, error = %left, "a snapshot of no use is left");
+            }
+        }
+        Err(error.context("the sandbox was not rolled back, and goes on as it was"))
     }
 
     /// Ends the container, exchanges the volume, and starts another container where there was one.
@@ -174,6 +201,8 @@ impl SandboxActor {
         let held = managers.hold(&container).await?.ok_or_else(kernels_gone)?;
         held.check(&kernels.checkpoints).await?;
         let before = self.make_before(record, provider, before).await?;
+        // Where the files find no room in place they are exchanged, which needs room for a copy.
+        self.check_room(record, provider, to, before.as_ref()).await?;
         let rolled = async {
             self.end_execs(&container).await?;
             held.cells().into_iter().for_each(|cell| self.shared.rolled_back.add(cell.uuid()));
@@ -258,6 +287,13 @@ impl SandboxActor {
                 Err(error)
             }
         }
+    }
+}
+
+/// Lets the processes of a container go on. Where that fails, the next request that needs it resumes it.
+async fn unfreeze(frozen: Option<&Arc<dyn Container>>) {
+    if let Some(power) = frozen.and_then(|container| container.pause()) {
+        let _ = power.resume().await;
     }
 }
 

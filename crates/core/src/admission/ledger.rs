@@ -19,12 +19,12 @@ struct Entry {
 
 /// The totals of one owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) sandboxes: u32,
-    pub(super) live: u32,
-    pub(super) volumes: u32,
+pub(crate) struct Tally {
+    pub(crate) sandboxes: u32,
+    pub(crate) live: u32,
+    pub(crate) volumes: u32,
     /// Of sandboxes and volumes.
-    pub(super) disk_bytes: u64,
+    pub(crate) disk_bytes: u64,
 }
 
 #[derive(Default)]
@@ -40,8 +40,7 @@ pub(super) struct CapacityLedger {
     pub(super) queue: Queue,
 }
 
-/// The `Retry-After` of an owner with too many concurrent sandboxes. The server cannot know when one of them
-/// ends.
+/// The `Retry-After` of an owner whose plan is used up. The server cannot know when one of its sandboxes ends.
 const LOOK_AGAIN: u32 = 5;
 
 fn over(code: ErrorCode, limit: &str, message: String, quota: &Quota) -> Error {
@@ -55,10 +54,11 @@ impl Tally {
                 "you have {} sandboxes, stopped ones included, and may have {}; remove one first",
                 self.sandboxes, quota.sandboxes
             );
-            return Err(over(ErrorCode::PermissionDenied, "sandboxes", message, quota)
+            return Err(over(ErrorCode::LimitExceeded, "sandboxes", message, quota)
                 .fact("used", self.sandboxes)
                 .fact("allowed", quota.sandboxes)
-                .fact("when", "when one of them is removed"));
+                .fact("when", "when one of them is removed")
+                .retry_after(LOOK_AGAIN));
         }
         Self::may_hold(self.disk_bytes, disk_bytes, quota)
     }
@@ -84,12 +84,16 @@ impl Tally {
                  more do not fit",
                 quota.disk_mb
             );
-            return Err(over(ErrorCode::PermissionDenied, "disk_mb", message, quota)
+            // What the plan never allows is refused for good; else there is room once something is removed.
+            let never = asked > quota.disk_mb;
+            let code = if never { ErrorCode::PermissionDenied } else { ErrorCode::LimitExceeded };
+            let error = over(code, "disk_mb", message, quota)
                 .at("disk_mb")
                 .fact("asked", asked)
                 .fact("used", used)
                 .fact("allowed", quota.disk_mb)
-                .fact("when", "when one of them is removed, or with a smaller disk_mb"));
+                .fact("when", "when one of them is removed, or with a smaller disk_mb");
+            return Err(if never { error } else { error.retry_after(LOOK_AGAIN) });
         }
         Ok(())
     }
@@ -111,9 +115,14 @@ impl Tally {
 }
 
 impl CapacityLedger {
-    #[cfg(test)]
     pub(super) fn tally(&self, owner: &str) -> Tally {
         self.owners.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Those with a sandbox or a volume.
+    pub(super) fn owners(&self) -> Vec<String> {
+        let has = |tally: &Tally| tally.sandboxes > 0 || tally.volumes > 0;
+        self.owners.iter().filter(|(_, tally)| has(tally)).map(|(owner, _)| owner.clone()).collect()
     }
 
     /// Enters a sandbox that exists already.

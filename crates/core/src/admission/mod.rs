@@ -15,6 +15,7 @@ mod queue;
 mod turns;
 mod volumes;
 
+pub(crate) use ledger::Tally;
 pub use machine::Machine;
 pub(crate) use need::{Need, Resource};
 pub(crate) use pooled::PoolReservation;
@@ -212,6 +213,16 @@ impl Admission {
     /// It is gone with its volume.
     pub(crate) fn gone(&self, id: SandboxId) {
         self.0.free(|ledger| ledger.gone(id));
+    }
+
+    /// What an owner has.
+    pub(crate) fn used_by(&self, owner: &str) -> Tally {
+        self.0.ledger().tally(owner)
+    }
+
+    /// The owners that have a sandbox or a volume.
+    pub(crate) fn owners(&self) -> Vec<String> {
+        self.0.ledger().owners()
     }
 
     /// The settings changed.

@@ -141,8 +141,10 @@ async fn disks_and_sandboxes_in_all_are_counted_while_they_are_stopped() {
     admission.place(id, "ann", disk(60), Some(&quota)).unwrap().keep();
     admission.stopped(id);
     let refused = admission.place(SandboxId::random(), "ann", disk(41), Some(&quota)).map(drop).unwrap_err();
-    assert_eq!((refused.code, refused.field.as_deref()), (ErrorCode::PermissionDenied, Some("disk_mb")));
+    assert_eq!((refused.code, refused.field.as_deref()), (ErrorCode::LimitExceeded, Some("disk_mb")));
     assert_eq!(refused.refusal.unwrap().facts["used"], 60);
+    let never = admission.place(SandboxId::random(), "ann", disk(101), Some(&quota)).map(drop).unwrap_err();
+    assert_eq!(never.code, ErrorCode::PermissionDenied);
     let more =
         [20, 20].map(|mb| admission.place(SandboxId::random(), "ann", disk(mb), Some(&quota)).unwrap());
     let refused = admission.place(SandboxId::random(), "ann", 0, Some(&quota)).map(drop).unwrap_err();

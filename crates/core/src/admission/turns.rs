@@ -36,6 +36,11 @@ impl Turns {
         }
     }
 
+    /// A turn that no other request has; none where one does.
+    pub(crate) fn try_take(&self, name: &str) -> Option<Turn> {
+        self.find(name).try_lock_owned().ok().map(Turn)
+    }
+
     fn find(&self, name: &str) -> Arc<Turnstile<()>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turnstile) = all.get(name).and_then(Weak::upgrade) {
@@ -47,5 +52,20 @@ impl Turns {
         let turnstile = Arc::new(Turnstile::new(()));
         all.insert(name.to_owned(), Arc::downgrade(&turnstile));
         turnstile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_is_held_is_not_waited_for() {
+        let turns = Turns::default();
+        let held = turns.try_take("a").unwrap();
+        assert!(turns.try_take("a").is_none());
+        assert!(turns.try_take("b").is_some());
+        drop(held);
+        assert!(turns.try_take("a").is_some());
     }
 }

@@ -89,6 +89,11 @@ impl DecisionWriter {
         all.iter().any(|decision_queue| !decision_queue.is_empty())
     }
 
+    /// Whether rows were taken that are not written yet.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::SeqCst)
+    }
+
     /// Writes the rows there are, and says whether more wait.
     async fn tell(&self, ledger: &Ledger) -> bool {
         loop {
@@ -116,7 +121,7 @@ impl DecisionWriter {
     /// Waits until all rows are written, for a server that shuts down.
     pub(super) async fn finish(&self) {
         let told = async {
-            while self.waits() || self.writing.load(Ordering::SeqCst) {
+            while self.waits() || self.is_writing() {
                 self.wake.notify_one();
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

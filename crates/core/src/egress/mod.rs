@@ -20,7 +20,9 @@ pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
 pub(crate) use sessions::EgressSessions;
 pub use view::{EgressView, Refusals};
 
-use crate::{AuditTrail, CoreSettings, Vault, actor::SandboxRegistry, operation::Operations};
+use crate::{
+    AuditTrail, CoreSettings, Vault, actor::SandboxRegistry, images::Catalogue, operation::Operations,
+};
 use atoll_egress::{Egress, Mode, Policy, Reach, presets::PresetRegistry};
 use atoll_store::Store;
 use atoll_types::{Network, Tier, Tiers};
@@ -32,10 +34,11 @@ pub struct EgressControl {
     pub(crate) operations: Operations,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) vault: Arc<Vault>,
-    pub(crate) settings: Arc<CoreSettings>,
     pub(crate) registry: Arc<SandboxRegistry>,
     pub(crate) egress_sessions: Arc<EgressSessions>,
     pub(crate) audit: AuditTrail,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) settings: Arc<CoreSettings>,
 }
 
 /// The parts of egress, as the program assembles them.

@@ -2,7 +2,7 @@
 //! belongs to. It grants nothing by itself: the sandbox's policy applies, and only while it runs.
 
 use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
-use crate::{Caller, EgressControl, bounds::TOKEN_SECONDS, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, EgressControl, SigningKey, bounds::TOKEN_SECONDS, operation::OperationSpec};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
 use atoll_types::{Error, Operation, Result, time::now_ms};
@@ -51,7 +51,7 @@ impl EgressControl {
             .await?;
         let result = async {
             let record = audited.record()?;
-            must_exist(record)?;
+            self.registry.check_state(id, audited.kind()).await?;
             let (session, owner) = (id.uuid().to_string(), record.owner.as_str());
             // Only the policy at the time of the connection decides.
             let all = ["*".to_owned()];
@@ -63,7 +63,8 @@ impl EgressControl {
     }
 
     fn tokens(&self) -> Result<Tokens> {
-        Tokens::new(self.vault.egress())
+        let set = self.settings.egress_signing_key.as_ref();
+        Tokens::new(set.map_or(&self.vault.egress()[..], SigningKey::bytes))
     }
 
     /// Serves the proxy to clients with a token, until the future is dropped.

@@ -106,6 +106,15 @@ impl EgressParts {
         Ok(Policy { limits, deny, ..policy })
     }
 
+    /// The policy of builds of images that name none: the package managers, as far as this server knows their hosts.
+    pub(super) fn of_builds(&self) -> Policy {
+        let known = self.presets.presets(None);
+        let names = ["debian", "python", "node", "rust", "r", "github"];
+        let known = |name: &&str| known.0.get(*name).is_some_and(|entries| !entries.is_empty());
+        let presets = names.into_iter().filter(known).map(str::to_owned).collect();
+        Policy { mode: Mode::Allowlist, presets, ..Policy::default() }
+    }
+
     /// The policy of `network_enabled` alone: what the caller's tier allows, as far as this server has the
     /// presets.
     fn of_tier(&self, caller: &Caller, image: &str) -> Result<Policy> {
@@ -121,6 +130,33 @@ impl EgressParts {
         policy.presets.retain(|name| known.0.get(name).is_some_and(|entries| !entries.is_empty()));
         Ok(policy)
     }
+
+    /// The policy of a sandbox whose create says nothing and whose owner wants a network: nothing where the caller's tier
+    /// has none; the domains that the owner lists; else what the tier allows.
+    fn by_default(
+        &self,
+        caller: &Caller,
+        image: &str,
+        allowed: Vec<Entry>,
+        blocked: Vec<Entry>,
+    ) -> Result<(Option<bool>, Option<Policy>)> {
+        let most = match self.of_tier(caller, image) {
+            Err(error) if error.code == ErrorCode::PermissionDenied => return Ok((Some(false), None)),
+            other => other?,
+        };
+        Ok(match (allowed.is_empty(), blocked.is_empty()) {
+            (true, true) => (Some(true), None),
+            (true, false) => {
+                let deny = most.deny.iter().cloned().chain(blocked).collect();
+                (None, Some(Policy { deny, ..most }))
+            }
+            (false, _) => {
+                let listed =
+                    Policy { mode: Mode::Allowlist, allow: allowed, deny: blocked, ..Policy::default() };
+                (None, Some(listed))
+            }
+        })
+    }
 }
 
 /// The network that a tool session requests.
@@ -132,12 +168,15 @@ pub struct SessionNetwork {
     pub mode: Option<Mode>,
     /// Of an allowlist, only these presets; all that the policy has where none is named.
     pub presets: Vec<String>,
+    /// Whether the mode is a default: one above what the policy allows becomes the policy's and is not refused.
+    pub clamp: bool,
 }
 
 impl SessionNetwork {
     /// This as a subset of the policy, never as more.
     fn within(self, most: Policy) -> Result<Policy> {
-        let Self { enabled: _, mode, presets } = self;
+        let Self { enabled: _, mode, presets, clamp } = self;
+        let mode = mode.filter(|mode| !clamp || rank(*mode) <= rank(most.mode));
         let mode = mode.unwrap_or(if presets.is_empty() { most.mode } else { Mode::Allowlist });
         if rank(mode) > rank(most.mode) {
             let (asked, allowed) = (mode.as_str(), most.mode.as_str());
@@ -201,6 +240,17 @@ impl EgressSessions {
             true => Ok((Some(true), None)),
             false => Ok((None, Some(policy))),
         }
+    }
+
+    /// The policy of a sandbox whose create says nothing and whose owner wants a network.
+    pub(crate) fn by_default(
+        &self,
+        caller: &Caller,
+        image: &str,
+        allowed: Vec<Entry>,
+        blocked: Vec<Entry>,
+    ) -> Result<(Option<bool>, Option<Policy>)> {
+        self.parts.by_default(caller, image, allowed, blocked)
     }
 
     /// The policy of a new sandbox, by the request.
@@ -276,7 +326,9 @@ mod tests {
     fn a_session_has_less_than_the_policy_or_as_much_and_never_more() {
         let of = |most: &str, mode: Option<Mode>, presets: &[&str]| {
             let presets = presets.iter().map(|name| (*name).to_owned()).collect();
-            SessionNetwork { enabled: true, mode, presets }.within(policy(most)).map_err(|e| e.field.unwrap())
+            SessionNetwork { enabled: true, mode, presets, clamp: false }
+                .within(policy(most))
+                .map_err(|e| e.field.unwrap())
         };
         let none = r#"{"mode":"none"}"#;
         let list = r#"{"mode":"allowlist","presets":["python","node"],"allow":["a.example"],"deny":["bad.example"]}"#;
@@ -298,6 +350,10 @@ mod tests {
         assert_eq!(of(full, Some(Mode::Allowlist), &["python"]), Ok(narrow));
         assert_eq!(of(full, Some(Mode::Full), &[]), Ok(policy(full)));
         assert_eq!(of(full, Some(Mode::Full), &["python"]), Err("network_presets".into()));
+        let clamped =
+            SessionNetwork { enabled: true, mode: Some(Mode::Full), clamp: true, ..Default::default() };
+        assert_eq!(clamped.clone().within(policy(none)), Ok(Policy::default()));
+        assert_eq!(clamped.within(policy(list)), Ok(policy(list)));
     }
 
     #[test]
@@ -347,5 +403,30 @@ mod tests {
         );
         assert_eq!(parts.of_tier(&Caller::local(), "host").unwrap().mode, Mode::Full);
         assert!(parts.of_tier(&caller("restricted"), "host").unwrap_err().message.contains("restricted"));
+    }
+
+    #[test]
+    fn an_owners_default_is_a_part_of_what_the_tier_allows() {
+        let parts = parts(&[("elevated", r#"{"mode":"full","deny":["bad.example"]}"#)]);
+        let entries = |all: &[&str]| all.iter().map(|text| text.parse().unwrap()).collect::<Vec<Entry>>();
+        let of = |tier, allowed: &[&str], blocked: &[&str]| {
+            parts.by_default(&caller(tier), "host", entries(allowed), entries(blocked))
+        };
+        // Without lists it is what `network_enabled` means.
+        assert_eq!(of("standard", &[], &[]), Ok((Some(true), None)));
+        // What is blocked is so beside what the tier denies.
+        let blocked = policy(r#"{"mode":"full","deny":["bad.example","worse.example"]}"#);
+        assert_eq!(of("elevated", &[], &["worse.example"]), Ok((None, Some(blocked))));
+        let presets = of("standard", &[], &["worse.example"]).unwrap().1.unwrap();
+        assert_eq!((presets.mode, presets.presets.len(), presets.deny.len()), (Mode::Allowlist, 2, 1));
+        // What is allowed is all that there is, blocked or not.
+        let listed = policy(r#"{"mode":"allowlist","allow":["a.example"],"deny":["b.example"]}"#);
+        assert_eq!(of("elevated", &["a.example"], &["b.example"]), Ok((None, Some(listed))));
+        let alone = policy(r#"{"mode":"allowlist","allow":["a.example"]}"#);
+        assert_eq!(of("standard", &["a.example"], &[]), Ok((None, Some(alone))));
+        // A tier without a network has none, whatever the owner lists.
+        for lists in [&["a.example"][..], &[]] {
+            assert_eq!(of("restricted", lists, lists), Ok((Some(false), None)));
+        }
     }
 }

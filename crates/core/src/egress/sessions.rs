@@ -7,7 +7,7 @@ use super::{
     running::Running,
 };
 use atoll_audit::{Ledger, Redactor};
-use atoll_egress::{Mode, Policy, Rules, Serving, Sockets, Usage};
+use atoll_egress::{Mode, Policy, Rules, Serving, Sockets, Usage, presets::AptSources};
 use atoll_provider::{Container, EgressSockets};
 use atoll_store::{EgressTotals, SandboxId, SandboxRecord, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, join_all};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -23,6 +23,11 @@ use tokio::sync::watch;
 const ADDING_UP: Duration = Duration::from_secs(2);
 /// How long a proxy may take to end.
 const ENDING: Duration = Duration::from_secs(5);
+/// How long a reader of decisions waits for connections that may be ending, and for rows that are being written: PID 1 may take
+/// two seconds to say whose a socket is.
+const CLOSING: Duration = Duration::from_millis(100);
+const WRITING: Duration = Duration::from_secs(3);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// An egress session at work.
 pub(super) struct Served {
@@ -92,6 +97,16 @@ impl EgressSessions {
         self.parts.variables.clone().into_iter()
     }
 
+    /// The policy of builds of images that name none.
+    pub(crate) fn of_builds(&self) -> Policy {
+        self.parts.of_builds()
+    }
+
+    /// The archives of the machine's own release.
+    pub(crate) fn apt_sources(&self) -> Option<&AptSources> {
+        self.parts.presets.apt_sources()
+    }
+
     /// Serves the egress sockets of a container, unless they are served. An error only where the sandbox
     /// should reach something and cannot.
     pub(crate) async fn open(
@@ -147,7 +162,7 @@ impl EgressSessions {
             Redactor::new(&secrets),
             Arc::clone(&self.decision_writer.wake),
         );
-        let (rules, problem) = self.effective(&policy, &record.image);
+        let (rules, problem) = self.effective(&policy, record.profile.image.as_str());
         let rules = watch::Sender::new(rules);
         let serving =
             self.parts.engine.serve(sockets(egress_sockets), rules.subscribe(), decision_queue.clone());
@@ -157,7 +172,7 @@ impl EgressSessions {
         self.running.keep(id);
         let served = Served {
             container: container.id(),
-            image: record.image.clone(),
+            image: record.profile.image.to_string(),
             policy,
             problem,
             rules,
@@ -260,6 +275,33 @@ impl EgressSessions {
             transparent: *transparent,
             problem: problem.clone(),
         })
+    }
+
+    /// Has the decisions about what a sandbox did so far written to the audit trail, for a reader who looks for them there. Returns at
+    /// once where it asked for nothing. A connection that stays open is decided about later.
+    pub(crate) async fn settle(&self, id: SandboxId) {
+        let began = Instant::now();
+        loop {
+            let (open, decision_queue) = {
+                let all = self.served();
+                let Some(Served { serving: Some(serving), decision_queue, .. }) = all.get(&id) else {
+                    return;
+                };
+                let usage = serving.usage();
+                if usage == Usage::default() {
+                    return;
+                }
+                serving.flush();
+                (usage.open > 0, Arc::clone(decision_queue))
+            };
+            let waits = !decision_queue.is_empty() || self.decision_writer.is_writing();
+            let (closing, writing) = (began.elapsed() < CLOSING, began.elapsed() < WRITING);
+            if !(open && closing || waits && writing) {
+                return;
+            }
+            self.decision_writer.wake.notify_one();
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
     }
 
     /// Closes all sessions and writes the remaining decisions: the server shuts down. Sandboxes live on,

@@ -15,7 +15,6 @@ const SHOWN: usize = 50;
 
 /// The refusals of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Refusals {
     pub host: String,
     pub port: Option<u16>,
@@ -63,6 +62,11 @@ fn by_host(rows: Vec<EgressRow>) -> Vec<Refusals> {
 }
 
 impl EgressControl {
+    /// Returns when what a sandbox asked of the network so far is in the audit trail, or cannot be within seconds.
+    pub async fn settle(&self, id: SandboxId) {
+        self.egress_sessions.settle(id).await;
+    }
+
     /// A sandbox's egress policy, and what it reached.
     pub async fn view(&self, caller: &Caller, id: SandboxId) -> Result<EgressView> {
         let record = self.operations.visible(caller, id).await?;
@@ -71,7 +75,7 @@ impl EgressControl {
 
     async fn egress_of(&self, record: &SandboxRecord) -> Result<EgressView> {
         let policy = policy_of(record)?;
-        let presets = self.egress_sessions.parts.presets.presets(Some(&record.image));
+        let presets = self.egress_sessions.parts.presets.presets(Some(record.profile.image.as_str()));
         let named = policy.presets.iter().flat_map(|name| {
             let entries = presets.0.get(name).cloned().unwrap_or_default();
             entries.into_iter().map(move |entry| (format!("preset {name}"), entry))
@@ -109,7 +113,8 @@ impl EgressControl {
         let audited = self.operations.audited(caller, what).await?;
         let result = async {
             let record = audited.record()?;
-            let policy = self.egress_sessions.asked(caller, &record.image, None, Some(policy))?;
+            let policy =
+                self.egress_sessions.asked(caller, record.profile.image.as_str(), None, Some(policy))?;
             let record = self.registry.set_egress(id, policy).await?;
             self.egress_of(&record).await
         }
@@ -138,8 +143,8 @@ impl EgressControl {
     /// The presets for an image, and where their entries come from.
     #[must_use]
     pub fn presets(&self, image: Option<&str>) -> Vec<Preset> {
-        let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
-        self.egress_sessions.parts.presets.list(image)
+        let image = image.and_then(|name| self.catalogue.find(name));
+        self.egress_sessions.parts.presets.list(image.as_ref().map(|image| image.name.as_str()))
     }
 
     /// Closes every egress session and writes the remaining decisions, for a server that shuts down.

@@ -19,7 +19,7 @@ impl Execs {
     }
 
     async fn acted_on(&self, audited: &AuditedOperation) -> Result<Arc<dyn Container>> {
-        self.registry.container(audited.record()?.id, "a running command's input or signal").await
+        self.registry.container_in(audited, "a running command's input or signal").await
     }
 
     /// The commands that the sandbox remembers, the latest first.

@@ -23,7 +23,7 @@ mod watch;
 pub use follow::{ExecFollow, ExecUpdate};
 pub(crate) use request::LONGEST_COMMAND;
 pub use request::{ExecCommand, ExecMode, MAX_BACKGROUND_SECONDS, MAX_TIMEOUT_SECONDS};
-pub use run::{ExecOutcome, OutputTail};
+pub use run::{ExecOutcome, OutputObserver, OutputTail};
 pub(crate) use task::{ExecEntry, ExecTask, ExecTasks};
 pub use terminal::{Keyboard, Terminal, TerminalEvent, TerminalRequest, TerminalStream};
 

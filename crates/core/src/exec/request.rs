@@ -20,6 +20,8 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// as long as all.
 const LONGEST_ARGUMENT: usize = (128 << 10) - 1;
 pub(crate) const LONGEST_COMMAND: usize = 2 << 20;
+/// Of an operation that runs a command: its mode.
+pub(super) const MODE: &str = "mode";
 /// Of an operation whose command was given secrets of its own: how many.
 pub(super) const OWN_SECRETS: &str = "secrets";
 /// Input goes to the sandbox in pieces of this.
@@ -36,6 +38,29 @@ pub enum ExecMode {
     Background,
 }
 
+impl ExecMode {
+    const ALL: [Self; 3] = [Self::Foreground, Self::Streamed, Self::Background];
+
+    /// Its name in the audit trail.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Foreground => "foreground",
+            Self::Streamed => "streamed",
+            Self::Background => "background",
+        }
+    }
+
+    /// The mode of a row of the audit trail.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether the command's end takes the files that changed; otherwise the next command's does.
+    pub(super) const fn takes_changes(self) -> bool {
+        !matches!(self, Self::Background)
+    }
+}
+
 /// What to run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExecCommand {
@@ -45,6 +70,8 @@ pub struct ExecCommand {
     pub arguments: Option<Vec<String>>,
     /// When to end it.
     pub timeout_seconds: Option<f64>,
+    /// The same where none is given, as far as the caller's tier allows; 300 where this is not given either.
+    pub usual_seconds: Option<u64>,
     /// Where, absolute or relative to /workspace.
     pub working_directory: Option<String>,
     /// On top of the sandbox's own.
@@ -123,7 +150,7 @@ impl ExecCommand {
     fn timeout(&self, mode: ExecMode, ceiling: TierCeiling) -> Result<Option<Duration>> {
         let (default, most) = match mode {
             ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
-            _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),
+            _ => (Some(self.usual_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS)), MAX_TIMEOUT_SECONDS),
         };
         const FIELD: &str = "timeout_seconds";
         check_timeout(FIELD, self.timeout_seconds, most)?;
@@ -138,12 +165,7 @@ impl ExecCommand {
         mode: ExecMode,
         id: ExecId,
     ) -> OperationSpec {
-        let mode = match mode {
-            ExecMode::Foreground => "foreground",
-            ExecMode::Streamed => "streamed",
-            ExecMode::Background => "background",
-        };
-        let mut what = OperationSpec::running(kind, sandbox, id).with(self.shown()).and("mode", mode);
+        let mut what = OperationSpec::running(kind, sandbox, id).with(self.shown()).and(MODE, mode.name());
         if let Some(user) = &self.user {
             what = what.and("user", user);
         }
@@ -198,6 +220,16 @@ mod tests {
             let command = ExecCommand { arguments: Some(list), ..ExecCommand::default() };
             assert_eq!(command.program().is_ok(), fits, "{command:?}");
         }
+    }
+
+    #[test]
+    fn a_front_names_the_usual_timeout() {
+        let of = |usual_seconds, timeout_seconds| {
+            let command = ExecCommand { usual_seconds, timeout_seconds, ..ExecCommand::default() };
+            command.timeout(ExecMode::Streamed, TierCeiling::default()).unwrap().unwrap().as_secs()
+        };
+        assert_eq!((of(None, None), of(Some(MAX_TIMEOUT_SECONDS), None)), (300, MAX_TIMEOUT_SECONDS));
+        assert_eq!(of(Some(9), Some(7.0)), 7);
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct ExecOutcome {
     pub redactor: Redactor,
 }
 
+/// Receives what a command prints as it comes.
+pub type OutputObserver<'a> = &'a mut (dyn FnMut(OutputStream, &[u8]) + Send);
+
 /// The most by which the memory of an output grows ahead of what was printed.
 const AHEAD: usize = 1 << 20;
 
@@ -112,6 +115,17 @@ impl Execs {
         self.run_as(caller, sandbox, request, None, Ok(())).await
     }
 
+    /// The same; what the command prints is passed on as it comes.
+    pub async fn run_observed(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+        observer: OutputObserver<'_>,
+    ) -> Result<ExecOutcome> {
+        self.run_with(caller, sandbox, request, None, Ok(()), observer).await
+    }
+
     /// The same under another kind of operation and with other words for what is done, unless something
     /// is wrong with it.
     pub(crate) async fn run_as(
@@ -122,13 +136,25 @@ impl Execs {
         told: Option<(Operation, String)>,
         checked: Result<()>,
     ) -> Result<ExecOutcome> {
+        self.run_with(caller, sandbox, request, told, checked, &mut |_, _| {}).await
+    }
+
+    async fn run_with(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+        told: Option<(Operation, String)>,
+        checked: Result<()>,
+        observer: OutputObserver<'_>,
+    ) -> Result<ExecOutcome> {
         // Before the first audit row is written: a flood of requests must not fill the audit trail.
         self.limits.take_exec(caller)?;
         let held = self.answers.hold(&caller.owner)?;
         let mode = ExecMode::Foreground;
         let Begun { follow, joined, redactor } =
             self.begin(caller, sandbox, request, mode, told, checked).await?;
-        let result = collect(follow, held, redactor).await;
+        let result = collect(follow, held, redactor, observer).await;
         match joined {
             Some(audited) => audited.done(result).await,
             None => result,
@@ -136,7 +162,12 @@ impl Execs {
     }
 }
 
-async fn collect(mut follow: ExecFollow, held: HeldAnswer, redactor: Redactor) -> Result<ExecOutcome> {
+async fn collect(
+    mut follow: ExecFollow,
+    held: HeldAnswer,
+    redactor: Redactor,
+    observer: OutputObserver<'_>,
+) -> Result<ExecOutcome> {
     let mut printed = Printed {
         stdout: Vec::new(),
         stderr: Vec::new(),
@@ -148,7 +179,10 @@ async fn collect(mut follow: ExecFollow, held: HeldAnswer, redactor: Redactor) -
     };
     loop {
         match follow.next().await? {
-            Some(ExecUpdate::Output { stream, offset, data }) => printed.add(stream, offset, &data),
+            Some(ExecUpdate::Output { stream, offset, data }) => {
+                observer(stream, &data);
+                printed.add(stream, offset, &data);
+            }
             Some(ExecUpdate::Ended { report, changed }) => return Ok(printed.end(*report, changed, redactor)),
             None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }

@@ -4,7 +4,7 @@ use super::{
     ExecCommand, ExecMode,
     follow::ExecFollow,
     output_channel::{OutputReceiver, output_channel},
-    task::ExecEntry,
+    task::{CallerStream, ExecEntry},
 };
 use crate::{
     Caller, Execs, actor::rolled_back, execution::Execution, idempotency::repeatable,
@@ -138,14 +138,16 @@ impl Execs {
             return Ok(Begun { follow, joined: Some(audited), redactor });
         };
         request.feed(container.guest(), id);
-        let (sender, receiver) = output_channel(container.guest(), id, request.lossless);
+        let patience = self.answers.connection_limits().write_timeout;
+        let lossless = request.lossless.then_some(patience);
+        let (sender, receiver) = output_channel(container.guest(), id, lossless);
         let shown = Some(audited.redacted(shown));
-        let takes_changes = mode != ExecMode::Background;
+        let takes_changes = mode.takes_changes();
         let audit = Some(audited.follow());
         let execution =
             Execution::new(&self.end_writer, sandbox, Arc::new(container), audit, shown, takes_changes);
-        let task = self.spawn(entry, execution, &report, Some((events, sender)));
         let tied = mode != ExecMode::Background && request.id.is_none();
+        let task = self.spawn(entry, execution, &report, Some(CallerStream { events, output: sender, tied }));
         let mut kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
         if !tied {
             kill_on_drop.iter_mut().for_each(KillOnDrop::disarm);
@@ -166,9 +168,9 @@ impl Execs {
         let record = audited.record()?;
         let sandbox = record.id;
         if command.working_directory.is_empty() {
-            command.working_directory = self.catalogue.working_directory(&record.profile.image);
+            command.working_directory = self.catalogue.working_directory(&record.profile);
         }
-        let container = self.registry.acquire(sandbox, "exec").await?;
+        let container = self.registry.acquire_in(audited, "exec").await?;
         let entry = match request.id {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
             None => self.exec_tasks.enter(sandbox, id).ok(),

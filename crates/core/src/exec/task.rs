@@ -8,13 +8,15 @@
 //!   the container is gone.
 //! - The task alone owns the command's [`Execution`], so its end, its output for the audit, its changed files
 //!   and its activity are written once, whether a caller waits, went away or never did.
-//! - No caller slows the task: see [`super::output_channel`].
+//! - No caller slows the task for long: see [`super::output_channel`].
+//! - A panic while the output is read is an end too: the command is killed, and ends as lost.
 
-use super::output_channel::{OutputSender, Piece};
+use super::output_channel::{Delivery, OutputSender, Piece};
 use crate::{
     Execs,
     actor::{SandboxRegistry, rolled_back},
-    execution::{EndSignal, Ended, Execution},
+    execution::{EndSignal, Ended, Execution, unless_panicked},
+    kill_on_drop::KillOnDrop,
 };
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
 use atoll_store::SandboxId;
@@ -93,6 +95,22 @@ impl ExecTasks {
     }
 }
 
+impl ExecTasks {
+    /// The entry of a command that a former server left; none where this server has a task for it. A repeated
+    /// request holds the entry for a moment, while it asks whether the sandbox knows the command.
+    pub(super) async fn enter_left(self: &Arc<Self>, sandbox: SandboxId, exec: ExecId) -> Option<ExecEntry> {
+        loop {
+            match self.enter(sandbox, exec) {
+                Ok(entry) => return Some(entry),
+                Err(task) => match task.started.wait().await {
+                    Ok(()) => return None,
+                    Err(_) => tokio::task::yield_now().await,
+                },
+            }
+        }
+    }
+}
+
 /// A command's entry among all tasks. It leaves when dropped.
 pub(crate) struct ExecEntry {
     tasks: Arc<ExecTasks>,
@@ -127,23 +145,23 @@ impl Drop for ExecEntry {
 }
 
 impl Execs {
-    /// Spawns the task of a command that has started, or was found as a server that died left it. `caller`:
-    /// the command's stream from its start, and the queue of the caller that is sent its output.
+    /// Spawns the task of a command that has started, or was found as a server that died left it.
     pub(crate) fn spawn(
         &self,
         entry: ExecEntry,
         execution: Execution,
         report: &ExecReport,
-        caller: Option<(ExecStream, OutputSender)>,
+        caller: Option<CallerStream>,
     ) -> Arc<ExecTask> {
         let task = Arc::clone(&entry.task);
         task.started.set(Ok(()));
-        let (events, output) = match caller {
-            Some((events, output)) => (Some(events), output),
-            None => (None, OutputSender::none()),
+        let (events, output, tied) = match caller {
+            Some(CallerStream { events, output, tied }) => (Some(events), output, tied),
+            None => (None, OutputSender::none(), false),
         };
+        let reading = Reading { execution, task: Arc::clone(&task), id: entry.key.1, output, tied };
         let registry = Arc::clone(&self.registry);
-        tokio::spawn(run(registry, entry, execution, report.started_unix_ms, events, output));
+        tokio::spawn(run(registry, entry, reading, report.started_unix_ms, events));
         task
     }
 
@@ -173,16 +191,31 @@ impl Execs {
     }
 }
 
+/// What the task reads for the caller that started the command.
+pub(crate) struct CallerStream {
+    /// The command's stream from its start.
+    pub(super) events: ExecStream,
+    /// The queue of the caller that is sent its output.
+    pub(super) output: OutputSender,
+    /// A caller that goes away ends the command.
+    pub(super) tied: bool,
+}
+
 async fn run(
     registry: Arc<SandboxRegistry>,
     entry: ExecEntry,
-    mut execution: Execution,
+    mut reading: Reading,
     started_unix_ms: u64,
     events: Option<ExecStream>,
-    mut output: OutputSender,
 ) {
     let (sandbox, id) = entry.key;
-    let read = read_to_end(&mut execution, id, events, &mut output).await;
+    let read = unless_panicked("a command", reading.read_to_end(events)).await;
+    // Nothing that runs unseen may go on.
+    let read = read.unwrap_or_else(|panicked| {
+        drop(reading.killed());
+        Err(panicked)
+    });
+    let Reading { execution, output, .. } = reading;
     drop(output);
     // The container may have stayed, and then has a report.
     let read = read
@@ -204,54 +237,71 @@ async fn run(
     entry.task.end.set(end);
 }
 
-/// Reads a command's stream to its end. Fails where the container ended first, or has forgotten the command.
-async fn read_to_end(
-    execution: &mut Execution,
+/// A command whose output is read.
+struct Reading {
+    execution: Execution,
+    task: Arc<ExecTask>,
     id: ExecId,
-    mut events: Option<ExecStream>,
-    output: &mut OutputSender,
-) -> Result<ExecReport> {
-    loop {
-        let attached = match events.take() {
-            Some(events) => Ok(events),
-            None => execution.container().guest().attach(id, execution.next_offset(), true).await,
-        };
-        let read = match attached {
-            Ok(mut events) => read_once(execution, &mut events, output).await,
-            Err(error) => Err(error),
-        };
-        let error = match read {
-            Ok(report) => return Ok(report),
-            Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                return Err(error);
-            }
-            Err(error) => error,
-        };
-        tracing::debug!(%error, "a command's stream broke; it is attached to again");
-        tokio::time::sleep(PAUSE).await;
-        match execution.container().state().await {
-            Ok(State::Dead(death)) => return Err(Error::died(death)),
-            Err(gone) if gone.code == ErrorCode::NotFound => return Err(error),
-            _ => {}
-        }
-    }
+    output: OutputSender,
+    /// A caller that does not read any more ends the command, as one that goes away does.
+    tied: bool,
 }
 
-async fn read_once(
-    execution: &mut Execution,
-    events: &mut ExecStream,
-    output: &mut OutputSender,
-) -> Result<ExecReport> {
-    loop {
-        match events.next().await? {
-            Some(ExecEvent::Started(_)) => {}
-            Some(ExecEvent::Output { stream, offset, data }) => {
-                execution.take_output(stream, offset, &data);
-                output.send(Piece { stream, offset, data }).await;
+impl Reading {
+    /// Reads the command's stream to its end. Fails where the container ended first, or has forgotten the
+    /// command.
+    async fn read_to_end(&mut self, mut events: Option<ExecStream>) -> Result<ExecReport> {
+        loop {
+            let attached = match events.take() {
+                Some(events) => Ok(events),
+                None => {
+                    let (guest, next) = (self.execution.container().guest(), self.execution.next_offset());
+                    guest.attach(self.id, next, true).await
+                }
+            };
+            let read = match attached {
+                Ok(mut events) => self.read_once(&mut events).await,
+                Err(error) => Err(error),
+            };
+            let error = match read {
+                Ok(report) => return Ok(report),
+                Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                    return Err(error);
+                }
+                Err(error) => error,
+            };
+            tracing::debug!(%error, "a command's stream broke; it is attached to again");
+            tokio::time::sleep(PAUSE).await;
+            match self.execution.container().state().await {
+                Ok(State::Dead(death)) => return Err(Error::died(death)),
+                Err(gone) if gone.code == ErrorCode::NotFound => return Err(error),
+                _ => {}
             }
-            Some(ExecEvent::Ended(report)) => return Ok(report),
-            None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }
+    }
+
+    async fn read_once(&mut self, events: &mut ExecStream) -> Result<ExecReport> {
+        loop {
+            match events.next().await? {
+                Some(ExecEvent::Started(_)) => {}
+                Some(ExecEvent::Output { stream, offset, data }) => {
+                    self.execution.take_output(stream, offset, &data);
+                    if self.output.send(Piece { stream, offset, data }).await == Delivery::Stalled {
+                        tracing::warn!(exec = %self.id, "the caller of a lossless command does not read");
+                        if self.tied {
+                            drop(self.killed().of(&self.task));
+                        }
+                    }
+                }
+                Some(ExecEvent::Ended(report)) => return Ok(report),
+                None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
+            }
+        }
+    }
+
+    /// Dropped, it kills the command.
+    fn killed(&self) -> KillOnDrop {
+        KillOnDrop::new(self.execution.shared_container(), self.id)
     }
 }
 
@@ -272,6 +322,27 @@ mod tests {
         drop(kept);
         assert!(tasks.get(sandbox, exec).is_some(), "it stays for a repeated request");
         assert!(tasks.enter(sandbox, exec).is_ok(), "and is no obstacle to a new command of that id");
+    }
+
+    #[tokio::test]
+    async fn a_repeated_request_does_not_take_a_left_command_from_its_task() {
+        let (tasks, sandbox, exec) = (Arc::<ExecTasks>::default(), SandboxId::random(), ExecId::random());
+        let asking = tasks.enter(sandbox, exec).ok();
+        assert!(asking.is_some());
+        let left = tokio::spawn({
+            let tasks = Arc::clone(&tasks);
+            async move { tasks.enter_left(sandbox, exec).await }
+        });
+        while Arc::strong_count(&tasks.get(sandbox, exec).unwrap()) < 4 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!left.is_finished(), "it waits for the request's answer");
+        drop(asking);
+        let entry = left.await.unwrap();
+        assert!(entry.is_some(), "the request found it and needs no entry");
+        // One that this server began has its task.
+        entry.as_ref().unwrap().task.started.set(Ok(()));
+        assert!(tasks.enter_left(sandbox, exec).await.is_none());
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use crate::{
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
-use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Operation, Result, StartStage};
+use atoll_types::{AutoSnapshot, ContainerId, Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -227,11 +227,12 @@ impl Execs {
         let record = audited.record()?;
         let sandbox = record.id;
         if command.working_directory.is_empty() {
-            command.working_directory = self.catalogue.working_directory(&record.profile.image);
+            command.working_directory = self.catalogue.working_directory(&record.profile);
         }
-        let container = self.registry.acquire(sandbox, "a terminal").await?;
+        let container = self.registry.acquire_in(audited, "a terminal").await?;
         let known = |_| Error::internal("a terminal's new id is in use");
         let entry = self.exec_tasks.enter(sandbox, exec).map_err(known)?;
+        self.snapshots.make_automatic(record, AutoSnapshot::BeforeExec, exec.to_string()).await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut kill_on_drop = KillOnDrop::new(container.inner(), exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -296,7 +297,7 @@ impl Execs {
         from: Option<u64>,
     ) -> Result<Terminal> {
         let sandbox = audited.record()?.id;
-        let container = self.registry.acquire(sandbox, "a terminal").await?;
+        let container = self.registry.acquire_in(audited, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));

@@ -4,7 +4,12 @@
 //! A command's activity says when it ended by the sandbox's own figures, which are the same whenever they are
 //! asked for. So a server that starts can see which ends were written before.
 
-use super::{request::OWN_SECRETS, start::started, task::ExecEntry};
+use super::{
+    ExecMode,
+    request::{MODE, OWN_SECRETS},
+    start::started,
+    task::ExecEntry,
+};
 use crate::{
     Execs, Kernels,
     egress::Secrets,
@@ -24,8 +29,9 @@ use std::{
     time::Duration,
 };
 
-/// Before a connection that broke is tried again.
+/// Before a sandbox that does not answer is looked at again: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Sandboxes that are looked at together after a start, and how long one of them may take: what is inside
 /// may be anything.
 const AT_ONCE: usize = 16;
@@ -66,6 +72,11 @@ fn noted_before(ends: &[EndFigures], mut notes: Vec<EndFigures>) -> Vec<bool> {
     before
 }
 
+/// Whether a sandbox that cannot be looked at may be looked at later.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.code, ErrorCode::Unavailable | ErrorCode::Timeout)
+}
+
 impl Execs {
     /// Spawns tasks for commands that a former server left open, and writes the ends of those that ended
     /// while no server ran. The commands of a paused sandbox wait until it is unpaused.
@@ -83,11 +94,16 @@ impl Execs {
             let each = |sandbox| {
                 let (execs, kernels, open, alive) = (&execs, &kernels, &open, &alive);
                 async move {
-                    let looking = execs.watch_again_in(kernels, sandbox, open, alive);
-                    let looked = tokio::time::timeout(PATIENCE, looking).await;
-                    let late = || Error::new(ErrorCode::Timeout, "it does not answer");
-                    if let Err(error) = looked.unwrap_or_else(|_| Err(late())) {
-                        tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's commands");
+                    match execs.watch_patiently(kernels, sandbox, open, alive).await {
+                        Ok(()) => {}
+                        // Its commands may live, so they do not end as lost: they are looked for until it answers.
+                        Err(error) if may_pass(&error) => {
+                            tracing::warn!(%sandbox, %error, "a sandbox's commands are not watched over yet");
+                            execs.watch_when_awake(kernels, sandbox, open, alive);
+                        }
+                        Err(error) => {
+                            tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's commands");
+                        }
                     }
                 }
             };
@@ -101,7 +117,20 @@ impl Execs {
         });
     }
 
-    /// Does the same for a paused sandbox once it is unpaused; its operations stay open until then.
+    /// Looks once, as long as one sandbox may take.
+    async fn watch_patiently(
+        &self,
+        kernels: &Kernels,
+        sandbox: SandboxId,
+        open: &Mutex<OpenExecs>,
+        alive: &Mutex<Vec<OperationId>>,
+    ) -> Result<()> {
+        let looked = tokio::time::timeout(PATIENCE, self.watch_again_in(kernels, sandbox, open, alive)).await;
+        looked.unwrap_or_else(|_| Err(Error::new(ErrorCode::Timeout, "it does not answer")))
+    }
+
+    /// Does the same for a sandbox that is paused, or does not answer, once it is unpaused and answers; its
+    /// operations stay open until then.
     fn watch_when_awake(
         &self,
         kernels: &Kernels,
@@ -116,21 +145,24 @@ impl Execs {
         alive.lock().unwrap_or_else(PoisonError::into_inner).extend(operations);
         let (execs, kernels) = (self.clone(), kernels.clone());
         tokio::spawn(async move {
-            let mine = Mutex::new(mine);
-            let awake = loop {
-                match execs.registry.awake(sandbox).await {
-                    // The launcher does not answer; try again in a second.
-                    Err(error) if error.code == ErrorCode::Unavailable => tokio::time::sleep(PAUSE).await,
-                    awake => break awake,
+            let (mine, mut pause) = (Mutex::new(mine), PAUSE);
+            loop {
+                let looked = match execs.registry.awake(sandbox).await {
+                    Ok(_) => execs.watch_patiently(&kernels, sandbox, &mine, &Mutex::default()).await,
+                    // The sandbox was stopped or died meanwhile, or its launcher does not answer.
+                    Err(error) => Err(error),
+                };
+                match looked {
+                    Ok(()) => break,
+                    Err(error) if may_pass(&error) => {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    Err(error) => {
+                        tracing::debug!(%sandbox, %error, "the commands of a sandbox are lost");
+                        break;
+                    }
                 }
-            };
-            let looked = match awake {
-                Ok(_) => execs.watch_again_in(&kernels, sandbox, &mine, &Mutex::default()).await,
-                // The sandbox was stopped or died while it was paused.
-                Err(error) => Err(error),
-            };
-            if let Err(error) = looked {
-                tracing::debug!(%sandbox, %error, "a paused sandbox's commands are lost");
             }
             // These commands were not found in the sandbox.
             let error = Error::new(ErrorCode::NotFound, "the sandbox ended before the command did");
@@ -161,8 +193,8 @@ impl Execs {
                 let exec = operation.begin.extra.get(name).and_then(|id| id.parse().ok());
                 if let (Some(sandbox), Some(exec)) = (operation.begin.sandbox, exec) {
                     let own_secrets = operation.begin.extra.contains_key(OWN_SECRETS);
-                    let mode = operation.begin.extra.get("mode").map(String::as_str);
-                    let takes_changes = matches!(mode, Some("foreground" | "streamed"));
+                    let mode = operation.begin.extra.get(MODE).and_then(|mode| ExecMode::from_name(mode));
+                    let takes_changes = mode.is_some_and(ExecMode::takes_changes);
                     let shown = operation.begin.detail.text;
                     let left = Left { operation: open.id, shown, own_secrets, takes_changes, cell };
                     // Of several, the first began the command; the others joined it.
@@ -222,21 +254,25 @@ impl Execs {
         let redactor = Redactor::new(self.operations.environment_of(&record)?.secret_values());
         let container = self.registry.awake(sandbox).await?;
         let cells = left_cells(open, sandbox);
-        match kernels.tend_again(&record, &container, &redactor, cells).await {
-            Ok(found) => {
-                let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-                open.retain(|_, left| !found.contains(&left.operation));
-                alive.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
-            }
-            Err(error) => tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's cells"),
+        let taken = |operation: OperationId| {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|_, left| left.operation != operation);
+            alive.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+        };
+        let tended = kernels.tend_again(&record, &container, &redactor, cells, taken).await;
+        if let Err(error) = &tended {
+            tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's cells");
         }
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
             earlier && !report.tool && started(report).is_ok()
         });
-        let entered: Vec<(ExecReport, ExecEntry)> = before
-            .filter_map(|report| self.exec_tasks.enter(sandbox, report.id).ok().map(|entry| (report, entry)))
-            .collect();
+        let mut entered: Vec<(ExecReport, ExecEntry)> = Vec::new();
+        for report in before {
+            if let Some(entry) = self.exec_tasks.enter_left(sandbox, report.id).await {
+                entered.push((report, entry));
+            }
+        }
         let ended = entered.iter().filter(|(report, _)| report.ended);
         let ends: Vec<EndFigures> = ended.map(|(report, _)| reported_figures(report)).collect();
         let noted = if ends.is_empty() { Vec::new() } else { self.notes(sandbox).await? };
@@ -246,7 +282,8 @@ impl Execs {
             let noted = report.ended && noted.next().unwrap_or(false);
             self.take_on(&left, entry, &report, noted);
         }
-        Ok(())
+        // Cells of a sandbox that does not answer at the moment are looked for again.
+        tended.or_else(|error| if may_pass(&error) { Err(error) } else { Ok(()) })
     }
 }
 

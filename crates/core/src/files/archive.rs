@@ -3,6 +3,7 @@
 
 use super::{
     lines::Lines,
+    owner_unpack::{is_read_only, unpack_as_owner},
     tool::{Tool, ToolOptions},
 };
 use crate::{
@@ -16,6 +17,7 @@ use atoll_store::{ActivityKind, SandboxId};
 use atoll_types::{Error, ErrorCode, Operation, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use serde::de::DeserializeOwned;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -81,9 +83,14 @@ impl Files {
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
         let reached = self.reach_in(&audited, &[&request.path]).await;
+        let by_owner =
+            audited.record().is_ok_and(|record| is_read_only(&record.profile.paths, &request.path));
         let result = match &reached {
             Ok(container) => {
                 let fed = async {
+                    if by_owner {
+                        return unpack_as_owner(container, &request.path, body).await;
+                    }
                     let tool = self.start_tool(id, container, "unpack", request, ToolOptions::fed()).await?;
                     feed_tool(container, tool, body).await
                 };
@@ -103,20 +110,20 @@ impl Files {
     }
 }
 
-/// Hands an archive to a tool that reads one, and returns what it unpacked.
-pub(crate) async fn feed_tool(
+/// Hands an archive to a tool that reads one, and returns what it says of it.
+pub(crate) async fn feed_tool<T: DeserializeOwned>(
     container: &Arc<dyn Container>,
     tool: Tool,
     body: impl Stream<Item = Result<Bytes>> + Send + 'static,
-) -> Result<Unpacked> {
+) -> Result<T> {
     let id = tool.id;
     // A body that breaks off ends the input, and the tool reports what it unpacked.
     let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
     let input = container.guest().write_stdin(id, pieces);
     let answer = async {
         let mut lines = Lines::new(tool);
-        match lines.next::<Unpacked>().await? {
-            Some((unpacked, _)) => lines.finish(unpacked).await,
+        match lines.next().await? {
+            Some((answer, _)) => lines.finish(answer).await,
             None => lines.refuse(),
         }
     };

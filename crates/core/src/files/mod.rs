@@ -3,6 +3,7 @@
 mod archive;
 mod history;
 mod lines;
+mod owner_unpack;
 mod search;
 mod tool;
 mod watch;
@@ -11,19 +12,20 @@ pub use archive::Archive;
 pub(crate) use archive::feed_tool;
 pub use history::{FileHistory, FileHistoryEntry};
 pub(crate) use lines::answer_of;
+pub(crate) use owner_unpack::{is_read_only, unpack_as_owner};
 pub use search::{Findings, Matches};
 pub(crate) use tool::{Tool, ToolOptions};
 pub use watch::WatchStream;
 
 use crate::{
-    Caller,
+    AnswerBudget, Caller,
     actor::SandboxRegistry,
     bounds::LONGEST_PATH,
     changes::FileChanges,
     operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
-use atoll_store::{Activity, ActivityKind, SandboxId};
+use atoll_store::{Activity, ActivityKind, NewEvent, SandboxId};
 use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -48,15 +50,29 @@ pub struct Download {
 /// A stream to the caller; when it is dropped, the audit row says how much was sent.
 pub(crate) struct Outgoing {
     audited: Option<AuditedOperation>,
-    sandbox: SandboxId,
-    path: String,
+    /// The sandbox whose history has it, and as what.
+    history: Option<(SandboxId, String)>,
     read: u64,
     failed: Option<Error>,
 }
 
 impl Outgoing {
     pub(crate) fn new(audited: AuditedOperation, sandbox: SandboxId, path: &str) -> Self {
-        Self { audited: Some(audited), sandbox, path: path.to_owned(), read: 0, failed: None }
+        let mut outgoing = Self::of_server(audited);
+        outgoing.history = Some((sandbox, path.to_owned()));
+        outgoing
+    }
+
+    /// One that is about no sandbox.
+    pub(crate) fn of_server(audited: AuditedOperation) -> Self {
+        Self { audited: Some(audited), history: None, read: 0, failed: None }
+    }
+
+    /// Adds the event of one that reached its end.
+    pub(crate) fn add_event(&mut self, event: NewEvent) {
+        if let Some(audited) = &mut self.audited {
+            audited.add_event(event);
+        }
     }
 
     /// Counts what is sent.
@@ -72,12 +88,9 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         let Some(mut audited) = self.audited.take() else { return };
         audited.moved(self.read);
-        audited.note(transfer(
-            self.sandbox,
-            ActivityKind::Download,
-            std::mem::take(&mut self.path),
-            self.read,
-        ));
+        if let Some((sandbox, path)) = self.history.take() {
+            audited.note(transfer(sandbox, ActivityKind::Download, path, self.read));
+        }
         let result = self.failed.take().map_or(Ok(()), Err);
         tokio::spawn(async move { audited.done(result).await });
     }
@@ -115,6 +128,7 @@ pub struct Files {
     pub(crate) operations: Operations,
     pub(crate) registry: Arc<SandboxRegistry>,
     pub(crate) changes: Arc<FileChanges>,
+    pub(crate) answers: AnswerBudget,
 }
 
 impl Files {
@@ -148,7 +162,7 @@ impl Files {
         paths: &[&str],
     ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.registry.files(audited.record()?.id).await
+        self.registry.files_in(audited).await
     }
 
     /// What a request to a container answered; where the container is gone, why.

@@ -3,7 +3,13 @@
 
 pub mod dockerfile;
 mod packages;
+mod plan;
 mod templates;
 
 pub use packages::{CataloguePackage, PACKAGE_SEARCH, PackageManager, packages};
-pub use templates::{MOST_TEMPLATE_PACKAGES, Template, TemplatePackages, TemplateResources, templates};
+pub(crate) use plan::is_version;
+pub use plan::{MOST_LOCKED, Plan, Start};
+pub(crate) use templates::is_package;
+pub use templates::{
+    MOST_TEMPLATE_PACKAGES, Template, TemplateFile, TemplatePackages, TemplateResources, templates,
+};

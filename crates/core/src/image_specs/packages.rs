@@ -23,7 +23,6 @@ pub const PACKAGE_SEARCH: TextRule = TextRule::new(0, 100, atoll_types::text::CO
 
 /// A package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct CataloguePackage {
     pub manager: PackageManager,
     pub name: &'static str,

@@ -2,10 +2,10 @@
 //! that ship are in a file beside this one.
 
 use super::{
-    dockerfile::{CommandForm, Step, StepKind},
+    dockerfile::{MOST_STEPS, is_mode},
     packages::PackageManager,
 };
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ErrorCode, ImageRecord, Result};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -16,7 +16,6 @@ const LONGEST_PACKAGE: usize = 200;
 /// Packages by what installs them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
 pub struct TemplatePackages {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub debian: Vec<String>,
@@ -31,11 +30,23 @@ pub struct TemplatePackages {
 /// What a sandbox of the image gets that names no limits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct TemplateResources {
     pub memory_mb: u64,
     pub cpu_cores: f64,
     pub disk_mb: u64,
+}
+
+/// A file that is written into the image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateFile {
+    /// Where, from the root.
+    pub path: String,
+    /// What is in it.
+    pub content: String,
+    /// Its permissions in octal; 0644 where they are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// What an image is built of.
@@ -55,6 +66,9 @@ pub struct Template {
     /// What is installed.
     #[serde(default)]
     pub packages: TemplatePackages,
+    /// What is written into it after that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<TemplateFile>,
     /// Lines for the shell that run after that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup_commands: Vec<String>,
@@ -83,7 +97,7 @@ pub fn templates() -> &'static [Template] {
 
 /// Whether a text names a package, perhaps of a scope, a version or extras, and can be no option, path, address or
 /// more than one word of a shell.
-pub(super) fn is_package(text: &str) -> bool {
+pub(crate) fn is_package(text: &str) -> bool {
     let rest = text.strip_prefix('@').unwrap_or(text);
     let first = rest.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._+-[],=~@/".contains(&b);
@@ -106,6 +120,12 @@ impl TemplatePackages {
 }
 
 impl Template {
+    /// The image that was last built of it, where it ships.
+    pub fn last_built<'a>(&self, images: impl Iterator<Item = &'a ImageRecord>) -> Option<&'a ImageRecord> {
+        let source = format!("template {}", self.id);
+        images.filter(|of| of.source == source && !of.tags.is_empty()).max_by_key(|of| of.created_at)
+    }
+
     /// Refuses what no image can be built of.
     pub fn check(&self) -> Result<()> {
         let lists = self.packages.lists();
@@ -119,40 +139,27 @@ impl Template {
                 return Err(Error::invalid(format!("packages.{manager}"), message));
             }
         }
+        if self.setup_commands.len() + self.files.len() > MOST_STEPS {
+            return Err(Error::invalid(
+                "setup_commands",
+                format!("a template has at most {MOST_STEPS} steps"),
+            ));
+        }
+        for TemplateFile { path, mode, .. } in &self.files {
+            let inside =
+                path.starts_with('/') && !path.contains('\0') && path.split('/').all(|part| part != "..");
+            if !inside || path.ends_with('/') {
+                return Err(Error::invalid("files", format!("{path:?} is no path of a file from the root")));
+            }
+            if mode.as_ref().is_some_and(|mode| !is_mode(mode)) {
+                return Err(Error::invalid("files", "mode is three or four octal digits"));
+            }
+        }
+        if self.start_command.is_some() {
+            let message = "start_command is not supported: a new sandbox starts nothing by itself";
+            return Err(Error::new(ErrorCode::Unsupported, message).at("start_command"));
+        }
         Ok(())
-    }
-
-    /// What is done on its base, in order.
-    pub fn steps(&self) -> Result<Vec<Step>> {
-        self.check()?;
-        let run = |line: String| StepKind::Run { command: CommandForm::Shell(line), arguments: Vec::new() };
-        let TemplatePackages { debian, pip, npm, r } = &self.packages;
-        let apt: Vec<String> = debian
-            .iter()
-            .cloned()
-            .chain(r.iter().map(|name| format!("r-cran-{}", name.to_lowercase())))
-            .collect();
-        let mut steps = Vec::new();
-        if !apt.is_empty() {
-            steps.push(run(format!(
-                "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {} \
-                 && rm -rf /var/lib/apt/lists/*",
-                apt.join(" ")
-            )));
-        }
-        if !pip.is_empty() {
-            let names = pip.join(" ");
-            steps.push(run(format!("python3 -m pip install --no-cache-dir --break-system-packages {names}")));
-        }
-        if !npm.is_empty() {
-            steps.push(run(format!("npm install --global --no-fund --no-audit {}", npm.join(" "))));
-        }
-        if !self.env.is_empty() {
-            steps.push(StepKind::Env(self.env.clone().into_iter().collect()));
-        }
-        steps.extend(self.setup_commands.iter().cloned().map(run));
-        steps.extend(self.start_command.clone().map(|line| StepKind::Cmd(CommandForm::Shell(line))));
-        Ok(steps.into_iter().map(|kind| Step { line: 0, kind }).collect())
     }
 }
 
@@ -166,7 +173,7 @@ mod tests {
         let ids: Vec<&str> = templates().iter().map(|template| template.id.as_str()).collect();
         assert_eq!(ids, ["base", "skills-runtime", "data-science", "r", "node"]);
         for template in templates() {
-            assert!(!template.steps().unwrap().is_empty() && template.ready_check.is_some());
+            assert!(template.plan(Vec::new()).unwrap().check.is_some());
             for (manager, list) in template.packages.lists() {
                 for name in list {
                     let known = PACKAGES.iter().any(|one| one.manager == manager && one.name == name);
@@ -198,6 +205,6 @@ mod tests {
             packages: TemplatePackages { pip: vec!["--pre".into()], ..TemplatePackages::default() },
             ..templates()[0].clone()
         };
-        assert_eq!(wrong.steps().unwrap_err().field.as_deref(), Some("packages.pip"));
+        assert_eq!(wrong.check().unwrap_err().field.as_deref(), Some("packages.pip"));
     }
 }

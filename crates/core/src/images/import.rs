@@ -3,19 +3,21 @@
 
 use super::{
     ImageView, Images,
-    build::{Built, NewBuild, TARGET, Work, tag_of},
+    build::{AboutImage, BuildContext, BuildSandbox, Built, NewBuild, TARGET, Work, tag_of},
+    build_log::BuildLog,
     config::image_config,
+    hidden::name_hidden,
 };
 use crate::{
-    Caller,
+    Caller, PoolBounds,
     bounds::DISK_MB,
     files::{Tool, ToolOptions, answer_of},
-    operation::{AuditedOperation, OperationSpec},
+    operation::OperationSpec,
     run_to_end::run_to_end,
 };
 use atoll_guest_tools::{ArchiveKind, ImageLimits, LONGEST_IMAGE_ANSWER, UnpackImage, UnpackedImage};
 use atoll_provider::{Container, WriteOptions};
-use atoll_types::{Error, ErrorCode, ImageOrigin, Operation, Result};
+use atoll_types::{Error, ErrorCode, ImageDefaults, ImageOrigin, Operation, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -67,7 +69,7 @@ impl Images {
             let body = body.inspect(move |piece| {
                 counter.fetch_add(piece.as_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
             });
-            let result = images.import_as(&audited, &asker, request, Box::pin(body)).await;
+            let result = images.import_as(&asker, request, Box::pin(body)).await;
             audited.moved(count.load(Ordering::Relaxed));
             let result = result.map(|(record, event)| {
                 audited.add_event(event);
@@ -81,12 +83,10 @@ impl Images {
 
     async fn import_as(
         &self,
-        audited: &AuditedOperation,
         caller: &Caller,
         request: ImportImage,
         body: Body,
     ) -> Result<(atoll_types::ImageRecord, atoll_store::NewEvent)> {
-        audited.allowed()?;
         let ImportImage { name, reference, replace, disk_mb, length } = request;
         let disk_mb =
             super::within("disk_mb", disk_mb, &DISK_MB)?.unwrap_or(self.live_settings.now().images_max_mb);
@@ -98,33 +98,39 @@ impl Images {
             origin: ImageOrigin::Import,
             source: "an archive".into(),
             disk_mb,
-            spool_mb: spool_mb.min(*DISK_MB.end()),
             replace,
+            sandbox: BuildSandbox { disk_mb: spool_mb.min(*DISK_MB.end()), ..BuildSandbox::default() },
+            first: None,
+            pool: PoolBounds::default(),
+            most_of_owner: None,
         };
         let limits = ImageLimits { bytes: disk_mb.saturating_mul(MIB), ..ImageLimits::default() };
         let work: Work =
-            Box::new(move |container| Box::pin(spool_and_unpack(container, body, reference, limits)));
+            Box::new(move |context| Box::pin(spool_and_unpack(context, body, reference, limits)));
         self.build(caller, new, work).await
     }
 }
 
 async fn spool_and_unpack(
-    container: Arc<dyn Container>,
+    context: BuildContext,
     body: Body,
     reference: Option<String>,
     limits: ImageLimits,
 ) -> Result<Built> {
+    let BuildContext { container, log, .. } = context;
     let written = container.guest().write_file(ARCHIVE, WriteOptions::default(), body).await;
     written.map_err(|e| match e.code {
         ErrorCode::DiskFull => Error::new(e.code, "the archive does not fit into the sandbox of the build"),
         _ => e,
     })?;
-    unpack(&container, reference, limits).await
+    log.line("unpacking the archive");
+    unpack(&container, &log, reference, limits).await
 }
 
 /// Unpacks the archive in the sandbox of a build.
 async fn unpack(
     container: &Arc<dyn Container>,
+    log: &BuildLog,
     reference: Option<String>,
     limits: ImageLimits,
 ) -> Result<Built> {
@@ -141,6 +147,8 @@ async fn unpack(
         ArchiveKind::OciLayout => "oci_layout",
         ArchiveKind::RootFilesystem => "root_filesystem",
     };
-    let config = image_config(container, config.as_deref()).await?;
-    Ok(Built { digest: digest.as_str().to_owned(), source: source.into(), config })
+    let config = image_config(container, config.as_deref(), log).await?;
+    name_hidden(container, log, TARGET).await;
+    let (digest, defaults) = (digest.as_str().to_owned(), ImageDefaults::default());
+    Ok(Built { digest, source: source.into(), config, defaults, about: AboutImage::default() })
 }

@@ -6,31 +6,51 @@
 //! last. That a sandbox uses an image is written in the sandbox's own transaction, so an image in use is never removed.
 
 mod build;
+mod build_log;
+mod builds;
 mod catalogue;
 mod config;
+mod contents;
+mod export;
+mod hidden;
 mod import;
+mod layers;
+mod package_indexes;
+mod pull;
+mod push;
 mod remove;
+mod template;
 
-pub use build::BUILD_LABEL;
-pub use catalogue::find_image;
+pub use build_log::{BuildLogFollow, BuildNews};
+pub use builds::BuildView;
+pub(crate) use builds::Builds;
 pub(crate) use catalogue::{Catalogue, HOST, ResolvedImage};
+pub use catalogue::{image_directory, image_named, way_to};
+pub use export::ImageExport;
 pub use import::ImportImage;
+pub(crate) use layers::Layers;
+pub use layers::RegistrySettings;
+pub use pull::{PullImage, RegistryLogin};
+pub use push::{PushImage, PushedImage};
+pub use template::{BuildImage, Recipe};
 
 use crate::{
     Caller, PoolBounds, PoolChange, PoolSize, Providers, RuntimeSettings, Sandboxes, Volumes,
     actor::SandboxRegistry,
     admission::{Turn, Turns},
     bounds::{CPU_MILLIS, DISK_MB, IMAGE_DESCRIPTION, IMAGE_DISPLAY_NAME, MEMORY_MB, MOST_TAGS},
+    events::new_event,
     operation::{OperationSpec, Operations},
     pool::Pool,
     run_to_end::run_to_end,
     runtime_settings::LiveSettings,
 };
+use atoll_egress::presets::PresetRegistry;
 use atoll_provider::Images as ImagePower;
 use atoll_store::{NewEvent, SandboxId, Scope, Store};
 use atoll_types::{
-    Error, ErrorCode, ImageName, ImageRecord, Operation, ProviderName, Result, is_image_name, is_tag,
-    time::now_ms,
+    Error, ErrorCode, ImageName, ImageRecord, ImageTag, Operation, ProviderName, Result, is_image_name,
+    is_tag,
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -38,7 +58,7 @@ use tokio::time::Instant;
 /// How long a change waits for the one before it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Names that are taken by what is always there, and by the API's own paths.
-const RESERVED: &[&str] = &[HOST, "builds", "import", "packages", "pull", "templates"];
+const RESERVED: &[&str] = &["sha256", HOST, "build", "builds", "import", "packages", "pull", "templates"];
 
 /// An image, and what is known of it beside its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +67,8 @@ pub struct ImageView {
     pub record: Option<ImageRecord>,
     /// Other names that mean it.
     pub aliases: Vec<String>,
+    /// What aliases promise and the image lacks.
+    pub alias_notes: Vec<String>,
     /// Whether the caller may make sandboxes of it.
     pub active: bool,
     /// How many containers of it are kept ready.
@@ -57,7 +79,6 @@ pub struct ImageView {
 
 /// What to change; what is left out stays. Of what may be absent, null removes it.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
 pub struct PatchImage {
     pub name: Option<String>,
     pub tags: Option<Vec<String>>,
@@ -83,8 +104,11 @@ pub struct Images {
     pub(crate) sandboxes: Sandboxes,
     pub(crate) volumes: Volumes,
     pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) presets: Arc<PresetRegistry>,
     /// One change of the catalogue at a time.
     pub(crate) turns: Arc<Turns>,
+    pub(crate) builds: Arc<Builds>,
+    pub(crate) layers: Arc<Layers>,
 }
 
 fn unknown(image: &str) -> Error {
@@ -99,7 +123,10 @@ fn built_in() -> Error {
 }
 
 fn taken(name: &str, by: &ImageRecord) -> Error {
-    let message = format!("a tag of {name} that the request names belongs to the image {}", by.id.uuid());
+    let message = format!(
+        "a tag of {name} that the request names is that of the image {}; with replace it becomes the new one's",
+        by.id.uuid()
+    );
     Error::new(ErrorCode::AlreadyExists, message).at("tags")
 }
 
@@ -108,14 +135,45 @@ fn event(caller: &Caller, record: &ImageRecord, kind: &str) -> NewEvent {
     let data = serde_json::json!({
         "id": id.uuid(), "name": name, "tags": tags, "digest": digest, "size_bytes": size_bytes, "origin": origin,
     });
-    NewEvent {
-        at: now_ms(),
-        owner: caller.owner.clone(),
-        sandbox: None,
-        kind: kind.into(),
-        reason: None,
-        data: data.to_string(),
-    }
+    new_event(&caller.owner, None, kind, None, &data)
+}
+
+/// What an image has of what a part of an alias's name speaks of, by the package that brings it.
+const PROMISES: &[(&str, &str, &str)] =
+    &[("python", "Python", "python3"), ("node", "Node.js", "nodejs"), ("r", "R", "r-base-core")];
+
+/// Aliases that name a version which the image lacks, each with what it has; of `host`, those that stand for a template which is
+/// not built, or not approved where that is asked for.
+fn alias_notes(
+    aliases: &[String],
+    record: Option<&ImageRecord>,
+    stood_in_for: impl Fn(&str) -> Option<(String, &'static str)>,
+) -> Vec<String> {
+    let Some(record) = record else {
+        let note = |alias: &String| {
+            let (template, lacks) = stood_in_for(alias)?;
+            Some(format!(
+                "{alias} means the image {template}, which is not {lacks}: until then it is the machine's own"
+            ))
+        };
+        return aliases.iter().filter_map(note).collect();
+    };
+    let note = |alias: &String| {
+        let ImageTag { name, tag } =
+            ImageTag::parse(alias).filter(|of| of.tag.starts_with(|c: char| c.is_ascii_digit()))?;
+        let promised = |part: &str| PROMISES.iter().find(|(word, ..)| *word == part);
+        let (_, what, package) = name.split(['/', '-', '_']).find_map(promised)?;
+        let has = record.packages.iter().find(|one| one.manager == "debian" && one.name == *package);
+        match has {
+            Some(has) if has.version == tag || has.version.starts_with(&format!("{tag}.")) => None,
+            Some(has) => Some(format!("{alias} names {what} {tag}, and this image has {}", has.version)),
+            None if record.packages.is_empty() => {
+                Some(format!("{alias} names {what} {tag}, and what this image holds is not known"))
+            }
+            None => Some(format!("{alias} names {what} {tag}, and this image has none")),
+        }
+    };
+    aliases.iter().filter_map(note).collect()
 }
 
 /// Refuses a text that no image can be called.
@@ -228,9 +286,11 @@ impl Images {
     }
 
     fn view(&self, caller: &Caller, image: &ResolvedImage, record: Option<ImageRecord>) -> ImageView {
+        let aliases = self.catalogue.aliases_of(&image.name);
         ImageView {
+            alias_notes: alias_notes(&aliases, record.as_ref(), |alias| self.catalogue.stood_in_for(alias)),
             record,
-            aliases: self.catalogue.aliases_of(&image.name),
+            aliases,
             active: self.catalogue.refusal(caller, image).is_none(),
             pool: self.pool.size_of(&image.name),
             used_by: None,
@@ -271,14 +331,14 @@ impl Images {
     pub async fn patch(&self, caller: &Caller, image: &str, patch: PatchImage) -> Result<ImageView> {
         let mut audited = self.operations.audited(caller, patch.spec(image)).await?;
         let result = async {
-            audited.allowed()?;
             let turn = self.turn().await?;
             let record = self.changeable(image).await?;
             let next = patch.apply(&record)?;
             let (images, changed) = (self.clone(), next.clone());
+            let before = record.clone();
             run_to_end("the change of the image", async move {
                 let _turn = turn;
-                images.change(changed, patch.pool).await
+                images.change(before, changed, patch.pool).await
             })
             .await?;
             Ok((next.approved && !record.approved, next))
@@ -291,29 +351,79 @@ impl Images {
         self.get(caller, &record.id.to_string()).await
     }
 
-    async fn change(&self, record: ImageRecord, bounds: PoolBounds) -> Result<()> {
+    /// Writes the record, and then the bounds of the pool. Where those are refused the record is as before.
+    async fn change(&self, before: ImageRecord, record: ImageRecord, bounds: PoolBounds) -> Result<()> {
         let name = ImageName::of(record.id);
-        // First, because it may be refused.
+        if let Some(other) = self.store.update_image(record.clone()).await? {
+            return Err(taken(&record.name, &other));
+        }
+        let mut changed = Ok(());
         if bounds != PoolBounds::default() {
             let images = [(name.to_string(), Some(bounds))].into();
             let change = PoolChange { enabled: None, images };
             let settings = |runtime_settings: &RuntimeSettings| change.settings(runtime_settings);
-            let changed = self.live_settings.change_by(&*self.store, settings).await;
-            changed.map_err(|e| match e.field.as_deref() {
-                Some("pool.images") => e.at("warm_pool_max"),
-                _ => e,
-            })?;
+            changed = self.live_settings.change_by(&*self.store, settings).await.map(drop);
+            if changed.is_err() {
+                self.store.update_image(before).await?;
+            }
         }
-        if let Some(other) = self.store.update_image(record.clone()).await? {
-            return Err(taken(&record.name, &other));
-        }
-        self.catalogue.load(&*self.store).await
+        self.catalogue.load(&*self.store).await?;
+        changed.map_err(|e| match e.field.as_deref() {
+            Some("pool.images") => e.at("warm_pool_max"),
+            _ => e,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alias_that_names_another_version_is_told() {
+        let aliases =
+            ["a/sandbox-python:3.12", "a/python:3.11", "a/node:20", "a/python:latest"].map(str::to_owned);
+        let mut record = ImageRecord {
+            id: atoll_types::ImageId::random(),
+            name: "base".into(),
+            tags: Vec::new(),
+            display_name: None,
+            description: None,
+            digest: String::new(),
+            size_bytes: 0,
+            origin: atoll_types::ImageOrigin::Template,
+            source: String::new(),
+            provider: ProviderName::native(),
+            config: atoll_types::ImageConfig::default(),
+            defaults: atoll_types::ImageDefaults::default(),
+            packages: Vec::new(),
+            package_indexes: None,
+            approved: false,
+            created_at: 0,
+            last_used_at: None,
+            deleting: false,
+        };
+        let notes = |record: Option<&ImageRecord>| {
+            alias_notes(&aliases, record, |alias| {
+                alias.contains("node").then(|| ("node".to_owned(), "built"))
+            })
+        };
+        let host = "a/node:20 means the image node, which is not built: until then it is the machine's own";
+        assert_eq!(notes(None), [host]);
+        let unknown = notes(Some(&record));
+        assert_eq!(unknown.len(), 3, "{unknown:?}");
+        assert_eq!(unknown[2], "a/node:20 names Node.js 20, and what this image holds is not known");
+        record.packages.push(atoll_types::InstalledPackage {
+            manager: "debian".into(),
+            name: "python3".into(),
+            version: "3.11.2-1+b1".into(),
+        });
+        let expected = [
+            "a/sandbox-python:3.12 names Python 3.12, and this image has 3.11.2-1+b1",
+            "a/node:20 names Node.js 20, and this image has none",
+        ];
+        assert_eq!(notes(Some(&record)), expected);
+    }
 
     #[test]
     fn names_of_the_server_and_wrong_ones_are_refused() {

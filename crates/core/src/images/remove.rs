@@ -24,9 +24,15 @@ impl Images {
         }
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let turn = self.turn().await?;
             let record = self.changeable(image).await?;
+            if self.catalogue.is_default(&ImageName::of(record.id)) {
+                let message = format!(
+                    "creates that name no image use {}; give the setting db_default_image another one first",
+                    record.reference()
+                );
+                return Err(Error::new(ErrorCode::Conflict, message));
+            }
             let (images, gone) = (self.clone(), record.clone());
             run_to_end("the removal of the image", async move {
                 let _turn = turn;
@@ -61,6 +67,7 @@ impl Images {
             self.live_settings.change_by(&*self.store, |settings| change.settings(settings)).await?;
         }
         self.pool.end_image(&name).await;
+        self.presets.forget(name.as_str());
         self.power(&record.provider)?.remove_image(record.id).await?;
         self.store.end_delete_image(record.id).await?;
         self.catalogue.load(&*self.store).await
@@ -100,8 +107,9 @@ impl Images {
             let removed = async {
                 let listed = power.list_images().await?;
                 // Read after listing them: what is made from now on is not in the list.
-                let known: HashSet<_> =
+                let mut known: HashSet<_> =
                     self.store.images().await?.into_iter().map(|image| image.id).collect();
+                known.extend(self.store.build_steps().await?.into_iter().map(|step| step.image));
                 for image in listed.into_iter().filter(|image| !known.contains(&image.id)) {
                     tracing::warn!(image = %image.id, "removing an image without a record");
                     power.remove_image(image.id).await?;

@@ -1,7 +1,8 @@
 //! The events of one cell in their order, and how it ended. Any number of callers may read them, each at its
-//! own pace, and none slows the task that reads the kernel manager's stream. What is kept is bounded; a
-//! reader that misses some of it finds it in the report.
+//! own pace, and none slows the task that reads the kernel manager's stream. What is kept is bounded and counts for
+//! the owner who asked, as long as a reader may still want it; a reader that misses some of it finds it in the report.
 
+use crate::{AnswerBudget, HeldAnswer};
 use atoll_kernels::{CellEvent, CellReport};
 use atoll_types::{CellId, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,9 @@ const KEPT: usize = 32 << 20;
 /// Events that are kept of one cell.
 const MOST: usize = 100_000;
 
+/// What an event takes beside its text.
+const EVENT: usize = 128;
+
 /// How a cell ended, or why that is not known.
 pub(super) type Ending = Result<Arc<CellReport>>;
 
@@ -19,9 +23,27 @@ pub(super) type Ending = Result<Arc<CellReport>>;
 struct Heard {
     events: Vec<Arc<CellEvent>>,
     bytes: usize,
+    /// What is kept, as it counts for its owner; none where no caller reads it, and nothing is kept.
+    held: Option<HeldAnswer>,
     /// Something is missing, so nothing more is kept but the end.
     lossy: bool,
     ended: Option<Ending>,
+}
+
+/// Whom a cell's events count for.
+#[derive(Clone)]
+pub(super) struct CellBudget {
+    pub(super) answers: AnswerBudget,
+    pub(super) owner: String,
+}
+
+impl CellBudget {
+    /// Counts what is kept of a cell from now on. An owner with no room left gets its end alone.
+    pub(super) fn charge(&self, cell: &Cell) {
+        if let Ok(held) = self.answers.hold(&self.owner) {
+            cell.charge(held);
+        }
+    }
 }
 
 /// One cell.
@@ -46,6 +68,16 @@ fn size(event: &CellEvent) -> usize {
     }
 }
 
+fn report_size(report: &CellReport) -> usize {
+    let result = report.result.iter().flatten().map(|(mime, data)| mime.len() + data.len());
+    let displays = report.display_outputs.iter().map(|display| display.mime.len() + display.data.len());
+    let error = report
+        .error
+        .iter()
+        .map(|error| error.message.len() + error.traceback.as_ref().map_or(0, String::len));
+    report.stdout.len() + report.stderr.len() + result.chain(displays).chain(error).sum::<usize>()
+}
+
 impl Cell {
     pub(super) fn new(id: CellId) -> Self {
         Self { id, heard: Mutex::default(), news: watch::Sender::new(0) }
@@ -55,11 +87,18 @@ impl Cell {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps what comes, as far as there is room for it.
+    pub(super) fn charge(&self, held: HeldAnswer) {
+        self.heard().held.get_or_insert(held);
+    }
+
     /// Adds an event.
     pub(super) fn hear(&self, event: CellEvent) {
         let mut heard = self.heard();
-        heard.bytes = heard.bytes.saturating_add(size(&event));
+        let size = size(&event);
+        heard.bytes = heard.bytes.saturating_add(size);
         heard.lossy |= heard.bytes > KEPT || heard.events.len() >= MOST;
+        heard.lossy = heard.lossy || !heard.held.as_mut().is_some_and(|held| held.grow(size + EVENT));
         if !heard.lossy {
             heard.events.push(Arc::new(event));
         }
@@ -74,7 +113,16 @@ impl Cell {
 
     /// Nothing more comes. The first end that is set holds.
     pub(super) fn end(&self, ending: Ending) {
-        self.heard().ended.get_or_insert(ending);
+        let mut heard = self.heard();
+        let first = heard.ended.is_none();
+        if let (Ok(report), Some(held), true) = (&ending, &mut heard.held, first)
+            && !held.grow(report_size(report))
+        {
+            // The end is given all the same, and its owner begins nothing more until it is read.
+            held.fill();
+        }
+        heard.ended.get_or_insert(ending);
+        drop(heard);
         self.news.send_modify(|n| *n += 1);
     }
 
@@ -120,6 +168,7 @@ mod tests {
     #[tokio::test]
     async fn each_reads_at_its_own_pace_and_all_hear_the_end() {
         let cell = Cell::new(CellId::random());
+        cell.charge(HeldAnswer::unshared(1 << 20));
         cell.hear(printed("a"));
         cell.hear(printed("b"));
         let lost = atoll_types::Error::internal("gone");
@@ -135,11 +184,29 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let cell = Cell::new(CellId::random());
+        cell.charge(HeldAnswer::unshared(1 << 30));
         for _ in 0..40 {
             cell.hear(printed(&"x".repeat(1 << 20)));
         }
         assert_eq!(cell.heard().events.len(), 32);
         cell.hear(printed("more"));
         assert_eq!(cell.heard().events.len(), 32, "nothing after what is missing");
+    }
+
+    #[test]
+    fn what_is_kept_counts_for_its_owner() {
+        let (cell, unread) = (Cell::new(CellId::random()), Cell::new(CellId::random()));
+        let held = HeldAnswer::unshared(3 << 20);
+        let has_room = |bytes: usize| held.another().grow(bytes);
+        cell.charge(held.another());
+        for _ in 0..40 {
+            cell.hear(printed(&"x".repeat(1 << 20)));
+            unread.hear(printed(&"x".repeat(1 << 20)));
+        }
+        assert_eq!(cell.heard().events.len(), 2, "the third does not fit with what an event takes");
+        assert!(unread.heard().events.is_empty(), "no caller reads it");
+        assert!(!has_room(1 << 20) && has_room(1 << 19));
+        drop(cell);
+        assert!(has_room(3 << 20), "what was kept is free with the cell");
     }
 }

@@ -37,7 +37,7 @@ fn done(answer: Answer) -> Result<()> {
 impl Kernels {
     /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
     async fn managers_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActiveContainer)> {
-        let container = self.registry.acquire(audited.record()?.id, "a kernel").await?;
+        let container = self.registry.acquire_in(audited, "a kernel").await?;
         let link = self.managers.existing(container.inner()).await?.ok_or_else(missing)?;
         Ok((link, container))
     }
@@ -81,7 +81,7 @@ impl Kernels {
     ) -> Result<KernelInfo> {
         request.check()?;
         let sandbox = audited.record()?.id;
-        let container = self.registry.acquire(sandbox, "a kernel").await?;
+        let container = self.registry.acquire_in(audited, "a kernel").await?;
         let link = self.managers.link(container.inner()).await?;
         // Egress of the kernel's start is audited under this operation.
         let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());

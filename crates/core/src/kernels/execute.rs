@@ -3,7 +3,7 @@
 //! whether a caller waits for the whole cell, follows it, joined it, or the server was killed meanwhile.
 
 use super::{
-    cell::Cell,
+    cell::{Cell, CellBudget},
     follow::CellFollow,
     link::Link,
     request::{CellOutcome, CellRequest},
@@ -12,20 +12,21 @@ use super::{
 use crate::{
     Caller, Kernels,
     actor::rolled_back,
-    execution::{EndSignal, Ended, Execution},
+    execution::{EndSignal, Ended, Execution, unless_panicked},
     idempotency::repeatable,
     output_audit::OutputAudit,
 };
 use atoll_audit::Redactor;
 use atoll_kernels::{CellError, CellErrorKind, CellReport};
 use atoll_store::SandboxId;
-use atoll_types::{CellId, Death, DeathKind, Error, Result};
+use atoll_types::{CellId, Death, DeathKind, Error, ErrorCode, Result};
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 /// A cell and its task.
@@ -47,6 +48,18 @@ impl CellTask {
     }
 }
 
+/// How long a look at a cell waits for the sandbox to report its end.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A cell that was begun earlier.
+#[derive(Debug, Clone)]
+pub enum FoundCell {
+    /// It runs or waits.
+    Running,
+    /// It has ended so.
+    Ended(Box<CellReport>),
+}
+
 /// The task of every cell, so that a repeated request joins it.
 #[derive(Default)]
 pub(crate) struct CellTasks(Mutex<HashMap<(SandboxId, CellId), Arc<CellTask>>>);
@@ -54,6 +67,11 @@ pub(crate) struct CellTasks(Mutex<HashMap<(SandboxId, CellId), Arc<CellTask>>>);
 impl CellTasks {
     fn get(&self, sandbox: SandboxId, cell: CellId) -> Option<Arc<CellTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(sandbox, cell)).cloned()
+    }
+
+    fn any(&self, sandbox: SandboxId) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.keys().any(|(of, _)| *of == sandbox)
     }
 
     fn enter(self: &Arc<Self>, sandbox: SandboxId, cell_task: &Arc<CellTask>) -> CellEntry {
@@ -110,6 +128,40 @@ impl Kernels {
         self.begin_cell(caller, sandbox, request, true).await
     }
 
+    /// Begins a cell that runs to its end whether the caller waits or not; its id has to be given.
+    pub async fn begin(&self, caller: &Caller, sandbox: SandboxId, request: &CellRequest) -> Result<()> {
+        self.begin_cell(caller, sandbox, request, false).await.map(drop)
+    }
+
+    /// How a cell of a sandbox went that was begun earlier. The sandbox remembers the last that have ended, as long as its
+    /// container lives.
+    pub async fn find_cell(&self, caller: &Caller, sandbox: SandboxId, id: CellId) -> Result<FoundCell> {
+        self.operations.visible(caller, sandbox).await?;
+        if self.cell_tasks.get(sandbox, id).is_some() {
+            return Ok(FoundCell::Running);
+        }
+        let unknown = || Error::new(ErrorCode::NotFound, "the sandbox knows no run with this id");
+        let container = self.registry.acquire(sandbox, "a look at its kernels").await?;
+        let link = self.managers.existing(container.inner()).await?.ok_or_else(unknown)?;
+        let turn = link.repeating.lock().await;
+        let cell = follow_known(&link, id, None).await?.ok_or_else(unknown)?;
+        drop(turn);
+        // A cell without a task has ended, except for one that a former server left behind.
+        match tokio::time::timeout(LOOK, cell.ended()).await {
+            Ok(report) => {
+                let report = settled(Arc::unwrap_or_clone(report?), &link, false).await;
+                Ok(FoundCell::Ended(Box::new(report)))
+            }
+            Err(_) => Ok(FoundCell::Running),
+        }
+    }
+
+    /// Whether a cell runs or waits in a sandbox.
+    #[must_use]
+    pub fn is_executing(&self, sandbox: SandboxId) -> bool {
+        self.cell_tasks.any(sandbox)
+    }
+
     /// Whether a cell with this id runs, waits, or is still remembered.
     pub async fn knows_cell(&self, caller: &Caller, sandbox: SandboxId, cell: CellId) -> Result<bool> {
         self.operations.visible(caller, sandbox).await?;
@@ -119,7 +171,8 @@ impl Kernels {
         let container = self.registry.acquire(sandbox, "a look at its kernels").await?;
         let Some(link) = self.managers.existing(container.inner()).await? else { return Ok(false) };
         let _turn = link.repeating.lock().await;
-        Ok(follow_known(&link, cell).await?.is_some())
+        let budget = CellBudget { answers: self.answers.clone(), owner: caller.owner.clone() };
+        Ok(follow_known(&link, cell, Some(&budget)).await?.is_some())
     }
 
     async fn begin_cell(
@@ -150,7 +203,7 @@ impl Kernels {
     /// Spawns the task that sees a cell to its end, whether a caller waits for it or not.
     pub(super) fn tend(&self, context: CellContext, cell: Arc<Cell>, audit: OutputAudit) -> Arc<CellTask> {
         let cell_task = Arc::new(CellTask::new(cell));
-        let CellContext { sandbox, container, link, entered, shown, joined, anew } = context;
+        let CellContext { sandbox, container, link, entered, shown, joined, budget: _, anew } = context;
         let entry = self.cell_tasks.enter(sandbox, &cell_task);
         // The task of the request that began a cell takes its changes and writes its activity.
         let shown = (!joined).then_some(shown);
@@ -161,20 +214,21 @@ impl Kernels {
             Execution::new(&self.end_writer, sandbox, Arc::new(container), Some(audit), shown, !joined);
         let (there, registry) = (Arc::clone(&cell_task), Arc::clone(&self.registry));
         tokio::spawn(async move {
-            let ended = there.cell.ended().await;
-            drop(entered);
-            let outcome = match ended {
-                Ok(_) if registry.was_rolled_back(there.cell.id.uuid()) => Err(rolled_back()),
-                // The kernel's own death, where it is reported, is of the same cause.
-                Ok(report) if report.death.is_some() && registry.was_rolled_back(container_id.uuid()) => {
-                    Err(rolled_back())
-                }
-                Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),
-                Err(error) => {
-                    let error = registry.why_lost(sandbox, container_id, "the cell ran", error).await;
-                    Err(execution.redacted(error))
+            let seen = async {
+                let ended = there.cell.ended().await;
+                drop(entered);
+                match ended {
+                    Ok(_) if registry.was_rolled_back(there.cell.id.uuid()) => Err(rolled_back()),
+                    // The kernel's own death, where it is reported, is of the same cause.
+                    Ok(report) if report.death.is_some() && registry.was_rolled_back(container_id.uuid()) => {
+                        Err(rolled_back())
+                    }
+                    Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),
+                    Err(error) => Err(registry.why_lost(sandbox, container_id, "the cell ran", error).await),
                 }
             };
+            let outcome = unless_panicked("a cell", seen).await.and_then(|seen| seen);
+            let outcome = outcome.map_err(|error| execution.redacted(error));
             let outcome = end_cell(execution, &there, outcome, redactor).await;
             there.outcome.set(outcome);
             drop(entry);

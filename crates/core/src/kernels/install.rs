@@ -34,16 +34,17 @@ impl Kernels {
         sandbox: SandboxId,
         wanted: &Dependencies,
     ) -> Result<Installed> {
-        let Dependencies { language, packages, timeout_seconds } = wanted;
-        let timeout = check_timeout(TIMEOUT, *timeout_seconds, MAX_TIMEOUT_SECONDS).and_then(|()| {
-            self.limits.ceiling(caller).timeout(TIMEOUT, *timeout_seconds, Some(DEFAULT_SECONDS))
-        });
+        let Dependencies { language, packages, timeout_seconds, usual_seconds, id } = wanted;
+        let usual = usual_seconds.unwrap_or(DEFAULT_SECONDS);
+        let timeout = check_timeout(TIMEOUT, *timeout_seconds, MAX_TIMEOUT_SECONDS)
+            .and_then(|()| self.limits.ceiling(caller).timeout(TIMEOUT, *timeout_seconds, Some(usual)));
         // A request that is refused is audited too, and none of it is run.
         let checked = packages::check(*language, packages).and(timeout.clone().map(drop));
         let command = ExecCommand {
             arguments: Some(packages::command(*language, packages)),
             timeout_seconds: timeout.unwrap_or_default(),
             env_vars: packages::variables(*language),
+            id: *id,
             ..ExecCommand::default()
         };
         let told = (Operation::DependenciesInstall, packages::listed(*language, packages));
@@ -72,7 +73,9 @@ impl Kernels {
             }
             None => {}
         }
-        Ok(Installed { success, stdout: tail(&outcome.stdout), stderr })
+        let (exit_code, timed_out) = (report.shell_code(), report.timed_out);
+        let (stdout, redactor) = (tail(&outcome.stdout), outcome.redactor);
+        Ok(Installed { success, exit_code, timed_out, stdout, stderr, redactor })
     }
 
     /// Whether a sandbox's policy allows nothing at all, or neither the packages' preset nor anything else.
@@ -94,7 +97,8 @@ impl Kernels {
     ) -> String {
         let mut complaints = String::new();
         for (language, packages) in all {
-            let wanted = Dependencies { language, packages, timeout_seconds: None };
+            let wanted =
+                Dependencies { language, packages, timeout_seconds: None, usual_seconds: None, id: None };
             match self.install(caller, sandbox, &wanted).await {
                 Ok(Installed { success: true, .. }) => {}
                 Ok(Installed { stderr, .. }) => {

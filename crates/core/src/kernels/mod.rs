@@ -23,20 +23,21 @@ mod watch;
 mod wire;
 
 pub(crate) use execute::CellTasks;
+pub use execute::FoundCell;
 pub use follow::CellFollow;
 pub(crate) use held::kernels_gone;
 pub(crate) use managers::{KernelManagers, manager_exec};
 pub(crate) use packages::check as check_packages;
 pub use request::{
-    CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
-    MAX_CELL_SECONDS,
+    CellOutcome, CellRequest, CellTarget, DEFAULT_CELL_SECONDS, Dependencies, ForkKernel, Installed,
+    KernelRequest, MAX_CELL_SECONDS,
 };
 pub(crate) use warm::{configure, is_warm, warm_up};
 pub(crate) use watch::LeftCell;
 
 use crate::{
-    EgressControl, Execs, Snapshots, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
-    execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
+    AnswerBudget, EgressControl, Execs, Snapshots, actor::SandboxRegistry, ceiling::CallerLimits,
+    egress::Running, execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
 };
 use atoll_audit::Ledger;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub struct Kernels {
     pub(crate) end_writer: EndWriter,
     pub(crate) managers: Arc<KernelManagers>,
     pub(crate) cell_tasks: Arc<CellTasks>,
+    pub(crate) answers: AnswerBudget,
     /// Packages are installed by commands.
     pub(crate) execs: Execs,
     pub(crate) egress: EgressControl,

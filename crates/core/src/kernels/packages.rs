@@ -23,6 +23,12 @@ pub fn scoped() -> String {
     format!("(?:@{PLAIN}/)?{PLAIN}")
 }
 
+/// The name of a package of Python, which may have extras.
+#[must_use]
+pub fn with_extras() -> String {
+    format!(r"{PLAIN}(?:\[{PLAIN}(?:,{PLAIN})*\])?")
+}
+
 /// Installs into a folder where `require` looks from everywhere.
 const NODE: &str = r#"
 const fs = require("fs"), os = require("os"), path = require("path");
@@ -66,7 +72,13 @@ fn is_name(language: Language, name: &str) -> bool {
         Some((scope, name)) => language == Language::Node && is_plain(scope) && is_plain(name),
         None => false,
     };
-    name.len() <= LONGEST_NAME && (is_plain(name) || scoped())
+    let extras = || match name.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
+        Some((name, extras)) => {
+            language == Language::Python && is_plain(name) && extras.split(',').all(is_plain)
+        }
+        None => false,
+    };
+    name.len() <= LONGEST_NAME && (is_plain(name) || scoped() || extras())
 }
 
 fn is_version(version: &str) -> bool {
@@ -177,6 +189,8 @@ mod tests {
         for (language, name, version) in [
             (Language::Python, "pandas", "2.2.3"),
             (Language::Python, "ruamel.yaml", ">=0.17,<1"),
+            (Language::Python, "uvicorn[standard]", ""),
+            (Language::Python, "a[b.c,d-e]", "1"),
             (Language::Node, "@types/node", "^20.1.0"),
             (Language::Node, "ms", "latest"),
             (Language::R, "ggplot2", ""),
@@ -195,6 +209,14 @@ mod tests {
             (Language::Python, "$(id)", ""),
             (Language::Python, "git+https://host.example/x", ""),
             (Language::Python, "", ""),
+            (Language::Python, "a[]", ""),
+            (Language::Python, "a[b", ""),
+            (Language::Python, "a[b]c", ""),
+            (Language::Python, "a[b][c]", ""),
+            (Language::Python, "a[b,]", ""),
+            (Language::Python, "[b]", ""),
+            (Language::Node, "a[b]", ""),
+            (Language::R, "a[b]", ""),
             (Language::Python, "six", "1; id"),
             (Language::Python, "six", "-1"),
             (Language::Python, "six", "1 --pre"),
@@ -227,9 +249,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_patterns_are_the_checks(name in "@?[aZ0._/-]{0,8}", version in "[a0.+_*!=<>~^, -]{0,5}") {
+        fn the_patterns_are_the_checks(name in r"@?[aZ0._/-]{0,8}(\[[aZ0.,_-]{0,4}\]?)?", version in "[a0.+_*!=<>~^, -]{0,5}") {
             let whole = |pattern: &str, text| regex::Regex::new(&format!("^(?:{pattern})$")).unwrap().is_match(text);
-            prop_assert_eq!(whole(PLAIN, &name), is_name(Language::Python, &name));
+            prop_assert_eq!(whole(&with_extras(), &name), is_name(Language::Python, &name));
+            prop_assert_eq!(whole(PLAIN, &name), is_name(Language::R, &name));
             prop_assert_eq!(whole(&scoped(), &name), is_name(Language::Node, &name));
             prop_assert_eq!(whole(VERSION, &version), is_version(&version));
         }

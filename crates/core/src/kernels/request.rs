@@ -9,12 +9,13 @@ use atoll_audit::Redactor;
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
 use atoll_store::SandboxId;
-use atoll_types::{CellId, CheckpointId, Error, ErrorCode, KernelId, Operation, Result};
+use atoll_types::{CellId, CheckpointId, Error, ErrorCode, ExecId, ExitCode, KernelId, Operation, Result};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The longest that a cell may ask for.
 pub const MAX_CELL_SECONDS: u64 = 24 * 3600;
-const DEFAULT_CELL_SECONDS: u64 = 30;
+/// How long a cell may take whose request names no timeout.
+pub const DEFAULT_CELL_SECONDS: u64 = 30;
 
 /// A kernel that is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct CellRequest {
     pub limits: OutputLimits,
     /// Of a request that may be repeated: a cell with this id is joined and not run again.
     pub id: Option<CellId>,
+    /// Whether Python code without a last expression has the value of the variable `result`, where it names that.
+    pub result_variable: bool,
 }
 
 impl CellRequest {
@@ -151,19 +154,29 @@ pub struct Dependencies {
     pub language: Language,
     /// Versions by name; an empty one is the latest.
     pub packages: BTreeMap<String, String>,
-    /// When to give up; 600 where none is given.
+    /// When to give up.
     pub timeout_seconds: Option<f64>,
+    /// The same where none is given, as far as the caller's tier allows; 600 where this is not given either.
+    pub usual_seconds: Option<u64>,
+    /// Of a request that may be repeated: an installation with this id is joined and not begun again.
+    pub id: Option<ExecId>,
 }
 
 /// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Installed {
     /// Whether all of them are there.
     pub success: bool,
+    /// How the package manager ended, as a shell would say it.
+    pub exit_code: ExitCode,
+    /// Whether it was ended because it took too long.
+    pub timed_out: bool,
     /// What the package manager said.
     pub stdout: String,
     /// What it complained.
     pub stderr: String,
+    /// Takes secret values out of a copy that is kept.
+    pub redactor: Redactor,
 }
 
 #[cfg(test)]
@@ -177,6 +190,7 @@ mod tests {
             timeout_seconds,
             limits: OutputLimits::default(),
             id: None,
+            result_variable: false,
         }
     }
 

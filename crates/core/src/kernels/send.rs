@@ -2,7 +2,7 @@
 //! where there is none and started anew where it is dead.
 
 use super::{
-    cell::Cell,
+    cell::{Cell, CellBudget},
     follow::InterruptOnDrop,
     link::Link,
     request::{CellRequest, CellTarget},
@@ -27,6 +27,8 @@ pub(super) struct CellContext {
     pub(super) shown: String,
     /// Another request began the cell, and its task, or the one after a restart, writes the activity.
     pub(super) joined: bool,
+    /// Whom what is kept of the cell counts for.
+    pub(super) budget: CellBudget,
     /// The default kernel was dead and had to be started anew for it.
     pub(super) anew: bool,
 }
@@ -48,9 +50,11 @@ impl Kernels {
         stream: bool,
     ) -> Result<Sent> {
         request.check()?;
+        let budget = CellBudget { answers: self.answers.clone(), owner: caller.owner.clone() };
+        drop(self.answers.hold(&caller.owner)?);
         let timeout = request.timeout(self.limits.ceiling(caller))?;
         let sandbox = audited.record()?.id;
-        let container = self.registry.acquire(sandbox, "a cell").await?;
+        let container = self.registry.acquire_in(audited, "a cell").await?;
         let link = self.managers.link(container.inner()).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let mut context = CellContext {
@@ -60,13 +64,14 @@ impl Kernels {
             entered: Some(entered),
             shown: audited.redacted(&request.code),
             joined: false,
+            budget,
             anew: false,
         };
         // One that ran before, perhaps for a server that is dead, must not run again.
         let mut _turn = None;
         if request.id.is_some() {
             _turn = Some(link.repeating.lock().await);
-            if let Some(cell) = follow_known(&link, id).await? {
+            if let Some(cell) = follow_known(&link, id, Some(&context.budget)).await? {
                 (context.joined, context.entered) = (true, None);
                 return Ok(Sent { context, cell, interrupt_on_drop: None });
             }
@@ -79,6 +84,7 @@ impl Kernels {
             timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             stream,
             limits: request.limits(),
+            result_variable: request.result_variable,
         };
         let tied = request.id.is_none();
         match request.target {
@@ -92,7 +98,7 @@ impl Kernels {
 async fn send_to(mut context: CellContext, execute: Execute, tied: bool) -> Result<Sent> {
     let mut interrupt_on_drop =
         tied.then(|| InterruptOnDrop::new(&context.link, execute.kernel, execute.cell));
-    match send(&context.link, execute).await {
+    match send(&context.link, execute, &context.budget).await {
         Ok((cell, joined)) => {
             context.joined = joined;
             Ok(Sent { context, cell, interrupt_on_drop })
@@ -115,7 +121,7 @@ async fn send_to_default(
         let kernel = default_kernel(&context.link, language).await?;
         execute.kernel = kernel;
         let mut interrupt_on_drop = tied.then(|| InterruptOnDrop::new(&context.link, kernel, execute.cell));
-        let error: Error = match send(&context.link, execute.clone()).await {
+        let error: Error = match send(&context.link, execute.clone(), &context.budget).await {
             Ok((cell, joined)) => {
                 context.joined = joined;
                 return Ok(Sent { context, cell, interrupt_on_drop });
@@ -137,12 +143,13 @@ async fn send_to_default(
 }
 
 /// Sends a cell; its events are received from the first one on.
-async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
+async fn send(link: &Link, execute: Execute, budget: &CellBudget) -> Result<(Arc<Cell>, bool)> {
     let id = execute.cell;
     let (cell, followed) = link.cell(Some(execute.kernel), id)?;
     if followed {
         return Ok((cell, true));
     }
+    budget.charge(&cell);
     let forget = Forget { link, cell: Some(id) };
     let _sending = link.sending.read().await;
     match link.ask(RequestKind::Execute(execute)).await? {
@@ -154,12 +161,19 @@ async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
     }
 }
 
-/// A cell that the kernel manager knows already; none where it does not.
-pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<Cell>>> {
+/// A cell that the kernel manager knows already; none where it does not. Without a budget only its end is kept.
+pub(super) async fn follow_known(
+    link: &Link,
+    id: CellId,
+    budget: Option<&CellBudget>,
+) -> Result<Option<Arc<Cell>>> {
     // Which kernel it ran in is known when it has ended.
     let (cell, followed) = link.cell(None, id)?;
     if followed {
         return Ok(Some(cell));
+    }
+    if let Some(budget) = budget {
+        budget.charge(&cell);
     }
     let forget = Forget { link, cell: Some(id) };
     match link.ask(RequestKind::Follow { cell: id }).await {

@@ -2,6 +2,7 @@
 //! under the operation that began them.
 
 use super::{
+    cell::CellBudget,
     link::Link,
     send::{CellContext, follow_known},
     wire::other_answer,
@@ -23,19 +24,21 @@ pub(crate) struct LeftCell {
 }
 
 impl Kernels {
-    /// Spawns tasks for those that the kernel manager still knows; returns the operations that go on.
+    /// Spawns tasks for those that the kernel manager still knows; `taken` is told each operation that goes on,
+    /// also where the manager stops answering after it.
     pub(crate) async fn tend_again(
         &self,
         record: &SandboxRecord,
         container: &Arc<dyn Container>,
         redactor: &Redactor,
         left: Vec<LeftCell>,
-    ) -> Result<Vec<OperationId>> {
-        let Some(link) = self.managers.existing(container).await? else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
+        taken: impl Fn(OperationId),
+    ) -> Result<()> {
+        let Some(link) = self.managers.existing(container).await? else { return Ok(()) };
         for LeftCell { cell, operation, shown } in left {
             let turn = link.repeating.lock().await;
-            let Some(cell) = follow_known(&link, cell).await? else { continue };
+            let budget = CellBudget { answers: self.answers.clone(), owner: record.owner.clone() };
+            let Some(cell) = follow_known(&link, cell, Some(&budget)).await? else { continue };
             drop(turn);
             let audit = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
             let context = CellContext {
@@ -48,13 +51,13 @@ impl Kernels {
                 entered: Some(self.running.enter_cell(record.id, link.exec(), operation)),
                 shown,
                 joined: false,
+                budget,
                 anew: false,
             };
             self.tend(context, cell, audit);
-            found.push(operation);
+            taken(operation);
         }
-        self.wait_for_others(record.id, &link).await?;
-        Ok(found)
+        self.wait_for_others(record.id, &link).await
     }
 
     /// Running cells without an open operation count as activity until their end too.
@@ -62,7 +65,7 @@ impl Kernels {
         let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };
         for id in all.into_iter().filter_map(|kernel| kernel.running) {
             let turn = link.repeating.lock().await;
-            let Some(cell) = follow_known(link, id).await? else { continue };
+            let Some(cell) = follow_known(link, id, None).await? else { continue };
             drop(turn);
             let activity_guard = self.activity_tracker.begin(sandbox);
             tokio::spawn(async move {

@@ -7,9 +7,10 @@ use super::{Look, MOST};
 use crate::{
     Lifecycle,
     actor::{Step, StepTarget},
+    events::new_event,
 };
-use atoll_store::{EventQuery, ListQuery, NewEvent, SandboxRecord, SortBy};
-use atoll_types::{Result, time::now_ms};
+use atoll_store::{EventQuery, ListQuery, SandboxRecord, SortBy};
+use atoll_types::Result;
 use std::time::Duration;
 
 const EXPIRING: &str = "expiring";
@@ -74,14 +75,9 @@ impl Lifecycle {
             return Ok(look.clock.age(row.event.at));
         }
         let seconds = left.as_secs();
-        let event = NewEvent {
-            at: now_ms(),
-            owner: record.owner.clone(),
-            sandbox: Some(record.id),
-            kind: EXPIRING.into(),
-            reason: Some(format!("its lifetime ends in {seconds} seconds, and it is destroyed")),
-            data: serde_json::json!({ "seconds_left": seconds }).to_string(),
-        };
+        let reason = format!("its lifetime ends in {seconds} seconds, and it is destroyed");
+        let data = serde_json::json!({ "seconds_left": seconds });
+        let event = new_event(&record.owner, Some(record.id), EXPIRING, Some(reason), &data);
         self.store.append_events(vec![event]).await?;
         Ok(Duration::ZERO)
     }

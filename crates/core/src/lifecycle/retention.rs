@@ -73,9 +73,16 @@ impl Lifecycle {
         }
     }
 
-    /// Finishes removals of images, and removes those that no sandbox used for long.
+    /// Finishes removals of images, and removes those that no sandbox used for long, and layers and steps that no pull or
+    /// build did.
     pub(super) async fn collect_images(&self, look: &Look<'_>) -> Result<()> {
         self.images.finish_removing().await?;
+        if let Some(kept) = period(look.runtime_settings.images_layer_retention_seconds) {
+            self.images.layers.collect(kept).await?;
+            if look.settled() {
+                self.images.forget_old_steps(look.clock.before(kept)).await?;
+            }
+        }
         let Some(kept) = period(look.runtime_settings.images_unused_retention_seconds) else { return Ok(()) };
         if !look.settled() {
             return Ok(());

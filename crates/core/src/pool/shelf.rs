@@ -17,7 +17,6 @@ pub struct PoolFailure {
 
 /// The pool of one profile, for an admin.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub struct PoolKey {
     pub image: String,
     pub image_id: String,

@@ -12,7 +12,7 @@ use crate::{
     operation::{OperationSpec, Operations},
 };
 use atoll_provider::{Container, PortStream, Ports};
-use atoll_store::{SandboxId, SandboxRecord, Status, Store};
+use atoll_store::{SandboxId, SandboxRecord, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result};
 use futures_util::future::BoxFuture;
 use std::{
@@ -118,7 +118,7 @@ impl PortAccess {
     pub async fn get(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<Port> {
         caller.must_write()?;
         let record = self.operations.visible(caller, id).await?;
-        self.open(record, number).await
+        self.open(&record, number).await
     }
 
     /// A connection to a port that the caller takes over. Requests to a preview are too many to audit one by
@@ -129,7 +129,7 @@ impl PortAccess {
             .audited(caller, OperationSpec::to(Operation::PortForward, id).and("port", number))
             .await?;
         let result = async {
-            let port = self.open(audited.record()?.clone(), number).await?;
+            let port = self.open(audited.record()?, number).await?;
             let stream = port.connect().await?;
             Ok((port, stream))
         }
@@ -142,32 +142,24 @@ impl PortAccess {
         let end = self.check_preview(token, id, number)?;
         let missing = || Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()));
         let record = self.store.sandbox(id).await?.ok_or_else(missing)?;
-        Ok((self.open(record, number).await?, end))
+        Ok((self.open(&record, number).await?, end))
     }
 
-    async fn open(&self, record: SandboxRecord, number: u16) -> Result<Port> {
+    /// Every way to a port is judged as a forward is.
+    async fn open(&self, record: &SandboxRecord, number: u16) -> Result<Port> {
         if number == 0 {
             return Err(Error::invalid("port", "port must be between 1 and 65535"));
         }
-        must_exist(&record)?;
-        let container = self.registry.container(record.id, "a port").await?;
-        Ok(Port { container, owner: record.owner, number })
+        let states = Operation::PortForward.states();
+        let container = Arc::new(self.registry.acquire_where(record.id, states, "a port").await?);
+        Ok(Port { container, owner: record.owner.clone(), number })
     }
 
     /// The ports that something listens on inside.
     pub async fn listening(&self, caller: &Caller, id: SandboxId) -> Result<Vec<u16>> {
-        must_exist(&self.operations.visible(caller, id).await?)?;
-        let container = self.registry.container(id, "a look at its ports").await?;
-        power(&*container)?.listening().await
-    }
-}
-
-/// A destroyed sandbox has no ports, nor tokens for them.
-pub(crate) fn must_exist(record: &SandboxRecord) -> Result<()> {
-    match record.status {
-        Status::Destroyed => {
-            Err(Error::new(ErrorCode::NotFound, format!("the sandbox {} is destroyed", record.id.uuid())))
-        }
-        _ => Ok(()),
+        self.operations.visible(caller, id).await?;
+        let states = Operation::PortForward.states();
+        let container = self.registry.acquire_where(id, states, "a look at its ports").await?;
+        power(&container)?.listening().await
     }
 }

@@ -1,7 +1,7 @@
 //! Bearer tokens that open a sandbox's port for a while. The server stores none of them: a token consists of
 //! what it allows, signed. It is void once it expires or its sandbox is destroyed.
 
-use crate::{Caller, PortAccess, bounds::TOKEN_SECONDS, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, PortAccess, bounds::TOKEN_SECONDS, operation::OperationSpec};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, MacKey, Operation, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -76,11 +76,14 @@ impl PortAccess {
         let what = OperationSpec::to(Operation::PreviewToken, id).and("ttl_seconds", ttl);
         let what = port.into_iter().fold(what, |what, port| what.and("port", port));
         let audited = self.operations.audited(caller, what).await?;
-        let result = audited.record().and_then(must_exist).map(|()| {
+        let result = async {
+            audited.record()?;
+            self.registry.check_state(id, audited.kind()).await?;
             let end = now_s() + u64::from(ttl);
             let token = self.vault.preview().sign(id, port, end);
-            PreviewToken { token, expires_at: i64::try_from(end * 1000).unwrap_or(i64::MAX) }
-        });
+            Ok(PreviewToken { token, expires_at: i64::try_from(end * 1000).unwrap_or(i64::MAX) })
+        }
+        .await;
         audited.done(result).await
     }
 

@@ -24,7 +24,6 @@ use tokio::sync::{Mutex, watch};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum Source {
     Default,
     File,

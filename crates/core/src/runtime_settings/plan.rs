@@ -110,7 +110,9 @@ impl Plan {
                 ));
             }
             if name == DEFAULT_PLAN {
-                return Err(format!("cannot name {DEFAULT_PLAN:?}, which is what everybody has"));
+                return Err(format!(
+                    "cannot name {DEFAULT_PLAN:?}, the plan of owners that are given no other"
+                ));
             }
             let Self {
                 max_per_user,

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::bounds::{DISK_MB, IDLE_SECONDS, IMAGE, MOST_VARIABLES, VARIABLE_NAME};
 use atoll_kernels::Language;
-use atoll_types::{Error, Result, text::TextRule};
+use atoll_types::{
+    Error, Result,
+    text::{CONTROL, TextRule},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -99,6 +102,23 @@ fn variable_names() -> ValueRule<impl FnOnce(&Vec<String>) -> Result<(), String>
     };
     let items = text_schema(&ALLOWED_NAME);
     ValueRule { check, schema: json!({"type": "array", "maxItems": MOST_VARIABLES, "items": items}) }
+}
+
+/// Most hosts of `images.pull_on_use_registries`.
+const MOST_REGISTRIES: usize = 100;
+/// A host, with or without its port.
+const REGISTRY_HOST: TextRule = TextRule::new(1, 260, CONTROL);
+
+fn registry_hosts() -> ValueRule<impl FnOnce(&Vec<String>) -> Result<(), String>> {
+    let check = |hosts: &Vec<String>| match hosts.iter().find(|host| {
+        !REGISTRY_HOST.fits(host) || format!("{host}/x").parse::<atoll_oci::Reference>().is_err()
+    }) {
+        _ if hosts.len() > MOST_REGISTRIES => Err(format!("may have {MOST_REGISTRIES} hosts")),
+        Some(host) => Err(format!("holds {host:?}, which is no host of a registry")),
+        None => Ok(()),
+    };
+    let items = text_schema(&REGISTRY_HOST);
+    ValueRule { check, schema: json!({"type": "array", "maxItems": MOST_REGISTRIES, "items": items}) }
 }
 
 /// Most names of `db_active_images`.
@@ -214,7 +234,7 @@ runtime_settings! {
     "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, any(json!({"type": "string", "enum": [OnShutdown::Keep, OnShutdown::Stop]}));
     /// Snapshots of one sandbox.
     "snapshots.max" snapshots_max: u32 = 100, within(1..=1000);
-    /// Those of them that no request made and that have no label; one more, and the oldest has to go.
+    /// Those of them that no request made and that have no label; one more, and one has to go: they are thinned by age.
     "snapshots.automatic_max" snapshots_automatic_max: u32 = 20, within(1..=1000);
     /// How long a snapshot is kept that no request made and that has no label.
     "snapshots.automatic_retention_seconds" snapshots_automatic_retention_seconds: i64 = 7 * 24 * 3600,
@@ -223,6 +243,16 @@ runtime_settings! {
     "images.require_approved" images_require_approved: bool = false, any(json!({"type": "boolean"}));
     /// What an image may hold that is made of an archive or pulled, where its request says nothing of it.
     "images.max_mb" images_max_mb: u64 = 10 * 1024, within(DISK_MB);
+    /// Whether a create that names an image of a registry which is not here pulls it first: for admins from any registry.
+    "images.pull_on_use" images_pull_on_use: bool = false, any(json!({"type": "boolean"}));
+    /// The registries (HOST or HOST:PORT) from which creates of other keys pull, where they may use images that are not approved.
+    "images.pull_on_use_registries" images_pull_on_use_registries: Vec<String> = Vec::new(), registry_hosts();
+    /// What images may hold together that were pulled and that no admin approved; at as much, creates of ordinary keys pull no more.
+    "images.pull_on_use_max_mb" images_pull_on_use_max_mb: u64 = 20 * 1024, within(0..=1 << 40);
+    /// Whether a create that names an image of the catalogue which is not built yet, or an alias of one, builds it first.
+    "images.build_on_use" images_build_on_use: bool = false, any(json!({"type": "boolean"}));
+    /// How long a layer that was fetched, and a step of a build, is kept for the next pull or build.
+    "images.layer_retention_seconds" images_layer_retention_seconds: i64 = 7 * 24 * 3600, or_never(true, YEAR);
     /// How long an image is kept that no sandbox uses and no setting names.
     "images.unused_retention_seconds" images_unused_retention_seconds: i64 = -1, or_never(false, 10 * YEAR);
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that

@@ -4,12 +4,14 @@
 
 use crate::{
     Caller, CreateSandbox, Created, Sandboxes, SessionNetwork,
-    actor::{Step, StepTarget},
+    actor::{Patch, Step, StepTarget},
+    idempotency::derived_id,
     lifecycle::{ActivityGuard, Quiet},
     operation::{OperationSpec, Operations},
 };
-use atoll_store::SandboxId;
-use atoll_types::{ErrorCode, Limits, Operation, Result};
+use atoll_egress::{Entry, Policy};
+use atoll_store::{ListQuery, SandboxId, SandboxRecord, Sealed};
+use atoll_types::{Error, ErrorCode, Limits, Operation, PathRules, Profile, Result};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,6 +46,16 @@ impl ExtensionOperation {
 }
 
 impl Operations {
+    /// Seals bytes of a library for one context: they open in no other.
+    pub fn seal(&self, context: &str, plain: &[u8]) -> Result<Sealed> {
+        self.vault.seal_bytes(context, plain)
+    }
+
+    /// Opens what was sealed for this context.
+    pub fn unseal(&self, context: &str, sealed: &Sealed) -> Result<Vec<u8>> {
+        self.vault.open_bytes(context, sealed)
+    }
+
     /// Carries something out between its two audit rows. A caller that may not do it is refused before.
     pub async fn carry_out<T>(
         &self,
@@ -52,19 +64,22 @@ impl Operations {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let audited = self.audited(caller, operation.0).await?;
-        let result = async {
-            audited.allowed()?;
-            work.await
-        }
-        .await;
-        audited.done(result).await
+        audited.done(work.await).await
     }
+}
+
+/// The id that belongs to these texts: the same at every time and on every server. What a library begins under such an id
+/// is joined and not begun again.
+#[must_use]
+pub fn repeatable_uuid(parts: &[&str]) -> uuid::Uuid {
+    let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
+    derived_id(lengths.iter().zip(parts).flat_map(|(length, part)| [&length[..], part.as_bytes()]))
 }
 
 impl Sandboxes {
     /// Makes a sandbox as [`Sandboxes::create`] does, under an id that the library chose. Limits that are left out
     /// of the request are as given here, as far as the caller's tier allows it; the network is that of a
-    /// session.
+    /// session, unless the request has a policy of its own.
     pub async fn create_usual(
         &self,
         caller: &Caller,
@@ -73,16 +88,94 @@ impl Sandboxes {
         usual: Limits,
         network: SessionNetwork,
     ) -> Result<Created> {
+        self.fill_limits(caller, &mut request, usual);
+        if request.egress.is_none() {
+            let image = self.image_of(request.image.as_deref());
+            (request.network_enabled, request.egress) =
+                self.egress_sessions.for_session(caller, &image, network)?;
+        }
+        self.create_with_id(caller, id, request).await
+    }
+
+    /// Gives a request the limits that it leaves out, as far as the caller's tier allows them.
+    pub(crate) fn fill_limits(&self, caller: &Caller, request: &mut CreateSandbox, usual: Limits) {
         let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } =
             self.limits.ceiling(caller).clamp(usual);
         request.memory_mb.get_or_insert(memory_bytes / MIB);
         request.disk_mb.get_or_insert(disk_bytes / MIB);
         request.cpu_cores.get_or_insert(f64::from(cpu_millis) / 1000.0);
         request.processes.get_or_insert(processes);
-        let image = request.image.as_deref().unwrap_or(&self.settings.default_image);
-        (request.network_enabled, request.egress) =
-            self.egress_sessions.for_session(caller, image, network)?;
-        self.create_with_id(caller, id, request).await
+    }
+
+    /// What a sandbox reaches by its owner's wish, as far as the caller's tier allows a network at all.
+    pub(crate) fn usual_network(
+        &self,
+        caller: &Caller,
+        image: Option<&str>,
+        enabled: bool,
+        allowed: Vec<Entry>,
+        blocked: Vec<Entry>,
+    ) -> Result<(Option<bool>, Option<Policy>)> {
+        match enabled {
+            false => Ok((Some(false), None)),
+            true => self.egress_sessions.by_default(caller, &self.image_of(image), allowed, blocked),
+        }
+    }
+
+    /// The image of a request as its presets are found. One that does not exist is refused by the create.
+    fn image_of(&self, asked: Option<&str>) -> String {
+        let runtime_settings = self.live_settings.now();
+        let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let image = asked.unwrap_or(usual);
+        self.catalogue.find(image).map_or_else(|| image.to_owned(), |found| found.name.to_string())
+    }
+
+    /// A lifetime of sandboxes whose create names none, as far as this server's setting allows it, in seconds.
+    #[must_use]
+    pub fn usual_lifetime(&self, seconds: u32) -> u32 {
+        match self.live_settings.now().lifecycle_max_lifetime_seconds {
+            0 => seconds,
+            most => seconds.min(most),
+        }
+    }
+
+    /// Whether new sandboxes can have volumes and path rules.
+    #[must_use]
+    pub fn has_attachments(&self) -> bool {
+        let provider = self.providers.get(self.providers.default_name());
+        provider.is_ok_and(|provider| provider.attachments().is_some())
+    }
+
+    /// The sandbox of the usual image that the caller's owner has under this session key.
+    pub(crate) async fn of_session_key(&self, caller: &Caller, key: &str) -> Result<Option<SandboxRecord>> {
+        let image = self.live_settings.now().db_default_image.clone();
+        let query = ListQuery {
+            owner: Some(caller.owner.clone()),
+            session_key: Some(key.to_owned()),
+            image: Some(image.unwrap_or_else(|| self.settings.default_image.clone())),
+            limit: 1,
+            ..ListQuery::default()
+        };
+        let found = self.store.list_sandboxes(&query).await?.items.pop();
+        Ok(found.filter(|record| record.destroyed_at.is_none()))
+    }
+
+    /// Gives a sandbox other rules for its paths. One that runs is stopped for it: mounts are made when a container starts.
+    pub(crate) async fn change_paths(
+        &self,
+        caller: &Caller,
+        record: &SandboxRecord,
+        paths: PathRules,
+    ) -> Result<()> {
+        let profile = Profile { paths, ..record.profile.clone() };
+        profile.validate()?;
+        self.stop(caller, record.id).await?;
+        let rules = serde_json::to_string(&profile.paths).map_err(|e| Error::internal(e.to_string()))?;
+        let what = OperationSpec::to(Operation::SandboxPatch, record.id).and("filesystem", rules);
+        let audited = self.operations.audited(caller, what).await?;
+        let patch = Patch { at_rest_only: true, profile: Some(profile), ..Patch::default() };
+        let result = self.registry.patch(record.id, Operation::SandboxPatch, patch).await;
+        audited.done(result).await.map(drop)
     }
 
     /// Keeps a sandbox active until the guard is dropped: between two operations as well, and before the
@@ -114,10 +207,16 @@ impl Sandboxes {
 
     /// The sandboxes of all owners that carry a label, the oldest first. For reconcilers, which have no
     /// caller.
-    pub async fn labelled(&self, name: &str) -> Result<Vec<atoll_store::SandboxRecord>> {
-        let all = atoll_store::ListQuery { limit: u32::MAX, ..atoll_store::ListQuery::default() };
-        let page = self.store.list_sandboxes(&all).await?;
-        let lives = |record: &atoll_store::SandboxRecord| record.destroyed_at.is_none();
-        Ok(page.items.into_iter().filter(|r| r.labels.contains_key(name) && lives(r)).collect())
+    pub async fn labelled(&self, name: &str) -> Result<Vec<SandboxRecord>> {
+        let query = ListQuery {
+            label: Some(name.to_owned()),
+            limit: u32::MAX,
+            descending: false,
+            ..ListQuery::default()
+        };
+        let mut items = self.store.list_sandboxes(&query).await?.items;
+        // One that is being destroyed has its status of before.
+        items.retain(|record| record.destroyed_at.is_none());
+        Ok(items)
     }
 }

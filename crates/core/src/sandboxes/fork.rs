@@ -4,24 +4,26 @@
 //! The volume is made before the record that names it: a record without its volume would be started with an empty one.
 //! A server that dies in between leaves a volume without a record, which the lifecycle removes.
 
-use super::create::{check_idle, check_labels, check_lifetime, limits};
+use super::checks::{check_idle, check_labels, check_lifetime, limits, own_labels};
 use crate::{
     Caller, Environment, Sandboxes,
     admission::{Need, Reservation},
     ceiling::ExplicitFields,
+    events::new_event,
     operation::{AuditedOperation, OperationSpec},
     run_to_end::run_to_end,
     sandboxes::start::CreateOutcome,
     snapshots::{missing, snapshots_for},
 };
 use atoll_egress::{Mode, Policy};
-use atoll_store::{NewEvent, NewSandbox, SandboxId, SandboxRecord, Status};
-use atoll_types::{AutoSnapshot, Error, ErrorCode, Operation, Result, SnapshotId, VolumeId, time::now_ms};
+use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
+use atoll_types::{
+    AutoSnapshot, Error, ErrorCode, InstalledSkill, Operation, Result, SnapshotId, VolumeId, time::now_ms,
+};
 use std::collections::BTreeMap;
 
 /// A request for a fork; what is left out is as in the sandbox that it is made of.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
 pub struct ForkSandbox {
     /// The snapshot that it is made of; the sandbox as it is now where there is none.
     pub snapshot: Option<SnapshotId>,
@@ -45,8 +47,20 @@ impl Sandboxes {
         source: SandboxId,
         request: ForkSandbox,
     ) -> Result<SandboxRecord> {
-        let id = SandboxId::random();
-        let mut what = OperationSpec::to(Operation::SandboxFork, source).and("fork", id.uuid());
+        self.fork_with_id(caller, source, SandboxId::random(), request).await
+    }
+
+    /// The same with an id that the caller chose.
+    pub async fn fork_with_id(
+        &self,
+        caller: &Caller,
+        source: SandboxId,
+        id: SandboxId,
+        request: ForkSandbox,
+    ) -> Result<SandboxRecord> {
+        // The detail can be searched for: that is how the origin of a fork is found.
+        let fork = id.uuid().to_string();
+        let mut what = OperationSpec::to(Operation::SandboxFork, source).with(&fork).and("fork", fork);
         if let Some(snapshot) = request.snapshot {
             what = what.and("snapshot_id", snapshot);
         }
@@ -56,14 +70,13 @@ impl Sandboxes {
         let mut audited = self.operations.audited(caller, what).await?;
         let result = self.fork_as(&audited, caller, id, request).await;
         if let (Ok(fork), Ok(source)) = (&result, audited.record()) {
-            let event = NewEvent {
-                at: now_ms(),
-                owner: source.owner.clone(),
-                sandbox: Some(source.id),
-                kind: "forked".to_owned(),
-                reason: None,
-                data: serde_json::json!({ "fork": fork.id.uuid() }).to_string(),
-            };
+            let event = new_event(
+                &source.owner,
+                Some(source.id),
+                "forked",
+                None,
+                &serde_json::json!({ "fork": fork.id.uuid() }),
+            );
             audited.add_event(event);
         }
         audited.done(result).await
@@ -80,12 +93,14 @@ impl Sandboxes {
         let source = self.registry.check_state(source, Operation::SandboxFork).await?;
         snapshots_for(&**self.providers.of(&source)?, &source.profile)?;
         let snapshot = request.snapshot;
-        let time = match snapshot {
-            Some(id) => self.store.snapshot(source.id, id).await?.ok_or_else(|| missing(id))?.created_at,
-            None => now_ms(),
+        let skills = match snapshot {
+            Some(id) => {
+                let found = self.store.snapshot(source.id, id).await?.ok_or_else(|| missing(id))?;
+                found.skills_of(&source.skills)
+            }
+            None => source.skills.clone(),
         };
-        let mut new = self.forked_record(caller, id, &source, request)?;
-        new.skills.retain(|skill| skill.installed_at <= time);
+        let new = self.forked_record(caller, id, &source, skills, request)?;
         let _request_in_flight = self.pool.request();
         let quota = self.limits.quota(caller, &new.owner, &new.owner_name);
         let reservation = self.admission.place(id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
@@ -101,6 +116,7 @@ impl Sandboxes {
         caller: &Caller,
         id: SandboxId,
         source: &SandboxRecord,
+        skills: Vec<InstalledSkill>,
         request: ForkSandbox,
     ) -> Result<NewSandbox> {
         let ForkSandbox {
@@ -121,7 +137,7 @@ impl Sandboxes {
         check_lifetime(max_lifetime_seconds, self.live_settings.now().lifecycle_max_lifetime_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| self.check_variables("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| self.check_variables("secrets", e))?;
-        let labels = labels.unwrap_or_else(|| source.labels.clone());
+        let labels = labels.unwrap_or_else(|| own_labels(&source.labels));
         check_labels(&labels)?;
         let limits = limits(source.limits, memory_mb, cpu_cores, disk_mb, processes)?;
         let all = ExplicitFields { memory: true, cores: true, disk: true, processes: true };
@@ -133,7 +149,7 @@ impl Sandboxes {
         self.catalogue.usable(caller, &image)?;
         let policy: Policy = serde_json::from_str(&source.egress)
             .map_err(|e| Error::internal(format!("the egress policy of the sandbox cannot be read: {e}")))?;
-        let policy = self.egress_sessions.asked(caller, &source.image, None, Some(policy))?;
+        let policy = self.egress_sessions.asked(caller, source.profile.image.as_str(), None, Some(policy))?;
         Ok(NewSandbox {
             id,
             owner: source.owner.clone(),
@@ -152,7 +168,7 @@ impl Sandboxes {
             session_key: None,
             auto_snapshot: auto_snapshot.unwrap_or(source.auto_snapshot),
             labels,
-            skills: source.skills.clone(),
+            skills,
             environment: {
                 let environment: Environment = self.changed_environment(source, env_vars, secrets)?;
                 self.vault.seal(&id.to_string(), &environment)?

@@ -1,11 +1,15 @@
 //! Listing sandboxes, and the activities of one.
 
 use crate::{Caller, Sandboxes};
-use atoll_store::{ActivityEntry, ListQuery, Page, SandboxId, Scope};
-use atoll_types::{Error, Result};
+use atoll_store::{
+    ActivityEntry, EventQuery, EventRow, ListQuery, Page, SandboxId, Scope, Status, status_event,
+};
+use atoll_types::{Error, Millis, Result};
 
 /// The most that one page may have.
 pub const LARGEST_PAGE: u32 = 200;
+/// Events that are read at a time.
+const EVENTS_AT_ONCE: u32 = 1000;
 
 impl Sandboxes {
     /// A page of the sandboxes that the caller may see.
@@ -33,6 +37,28 @@ impl Sandboxes {
         }
         self.operations.visible(caller, id).await?;
         Ok(self.store.activities(id, limit, None).await?)
+    }
+
+    /// When the sandbox's last container was started, by its events; none where they are trimmed.
+    pub async fn started_at(&self, caller: &Caller, id: SandboxId) -> Result<Option<Millis>> {
+        self.operations.visible(caller, id).await?;
+        // What goes on after a pause is ready too, and was not started.
+        let goes_on = |row: &EventRow| {
+            let data: serde_json::Value = serde_json::from_str(&row.event.data).unwrap_or_default();
+            data["was"] == Status::Paused.as_str()
+        };
+        let kinds = vec![status_event(None, Status::Ready).unwrap_or_default().to_owned()];
+        let mut query =
+            EventQuery { sandbox: Some(id), kinds, limit: EVENTS_AT_ONCE, ..EventQuery::default() };
+        let mut started = None;
+        loop {
+            let items = self.store.events(&query).await?.items;
+            started = items.iter().rfind(|row| !goes_on(row)).map(|row| row.event.at).or(started);
+            match items.last() {
+                Some(last) if items.len() >= EVENTS_AT_ONCE as usize => query.after = Some(last.id),
+                _ => return Ok(started),
+            }
+        }
     }
 }
 

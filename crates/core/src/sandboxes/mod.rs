@@ -2,19 +2,23 @@
 //! the sandbox's actor ([`crate::actor`]) checks its state and carries them out.
 
 mod bulk;
+mod change_state;
+mod checks;
 mod create;
 mod extension;
 mod fork;
 mod list;
+mod patch;
 mod start;
 mod step;
 
 pub use bulk::{BulkAction, BulkOutcome, BulkTarget, MOST_AT_ONCE};
-pub use create::{CreateSandbox, Created, PatchSandbox};
-pub(crate) use create::{check_environment, disk_limit};
-pub use extension::ExtensionOperation;
+pub(crate) use checks::{check_environment, disk_limit, limits, own_labels};
+pub use create::{CreateSandbox, Created};
+pub use extension::{ExtensionOperation, repeatable_uuid};
 pub use fork::ForkSandbox;
 pub use list::LARGEST_PAGE;
+pub use patch::PatchSandbox;
 
 use crate::{
     CoreSettings, Kernels, Providers, Vault, Volumes,

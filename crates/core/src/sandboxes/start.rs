@@ -51,7 +51,7 @@ impl Sandboxes {
                 return self.start_existing(caller, there.id).await;
             }
             // Its destruction was begun and failed: it has to be finished before there can be another.
-            self.registry.destroy(there.id).await?;
+            self.registry.finish_destruction(there.id).await?;
         }
         let quota = self.limits.quota(caller, &new.owner, &new.owner_name);
         let reservation = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;

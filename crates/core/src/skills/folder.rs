@@ -15,17 +15,17 @@ use std::{
 use uuid::Uuid;
 
 /// The beginning of the name of a file that is not complete.
-const PART: &str = ".part-";
+const PARTIAL: &str = ".part-";
 const ENDING: &str = ".zip";
 
 /// The folder of packages.
 #[derive(Debug, Clone)]
 pub(super) struct PackageFolder(PathBuf);
 
-/// A file that is not complete, or whose package is not judged yet. Dropped, it is removed.
-pub(super) struct Part(PathBuf);
+/// A file that is no skill's package yet. Dropped, it is removed.
+pub(super) struct PartialFile(PathBuf);
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -44,7 +44,7 @@ pub(super) fn digest_of(bytes: &[u8]) -> Sha256 {
     Sha256(Hasher::digest(bytes).into())
 }
 
-impl Part {
+impl PartialFile {
     /// What was received.
     pub(super) fn bytes(&self) -> Result<Vec<u8>> {
         fs::read(&self.0).map_err(failed)
@@ -62,9 +62,12 @@ impl PackageFolder {
 
     /// Collects an upload, which may be as large as a package. It waits on the disk and not in memory, because a client
     /// may take its time.
-    pub(super) async fn receive(&self, body: impl Stream<Item = Result<Bytes>> + Send) -> Result<Part> {
-        let part = self.part()?;
-        let mut file = tokio::fs::OpenOptions::new().write(true).open(&part.0).await.map_err(failed)?;
+    pub(super) async fn receive(
+        &self,
+        body: impl Stream<Item = Result<Bytes>> + Send,
+    ) -> Result<PartialFile> {
+        let partial = self.partial()?;
+        let mut file = tokio::fs::OpenOptions::new().write(true).open(&partial.0).await.map_err(failed)?;
         let (mut body, mut size) = (std::pin::pin!(body), 0);
         while let Some(piece) = body.next().await {
             let piece = piece?;
@@ -76,34 +79,44 @@ impl PackageFolder {
             tokio::io::AsyncWriteExt::write_all(&mut file, &piece).await.map_err(failed)?;
         }
         tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(failed)?;
-        Ok(part)
+        Ok(partial)
     }
 
-    fn part(&self) -> Result<Part> {
+    /// Writes a package that was made here.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<PartialFile> {
+        let partial = self.partial()?;
+        fs::write(&partial.0, bytes).map_err(failed)?;
+        Ok(partial)
+    }
+
+    fn partial(&self) -> Result<PartialFile> {
         if self.0.as_os_str().is_empty() {
             return Err(Error::new(ErrorCode::Unsupported, "this server has no folder for skills"));
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
-        let part = Part(self.0.join(format!("{PART}{}", Uuid::new_v4())));
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part.0).map_err(failed)?;
-        Ok(part)
+        let partial = PartialFile(self.0.join(format!("{PARTIAL}{}", Uuid::new_v4())));
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial.0).map_err(failed)?;
+        Ok(partial)
     }
 
-    /// Stores a package.
-    pub(super) fn keep(&self, digest: Sha256, bytes: &[u8]) -> Result<()> {
-        let part = self.part()?;
-        let written = || {
-            fs::write(&part.0, bytes)?;
-            fs::File::open(&part.0)?.sync_all()?;
-            fs::rename(&part.0, self.path(digest))?;
+    /// Stores a file as the package of this digest.
+    pub(super) fn store(&self, digest: Sha256, partial: &PartialFile) -> Result<()> {
+        let stored = || {
+            fs::File::open(&partial.0)?.sync_all()?;
+            fs::rename(&partial.0, self.path(digest))?;
             fs::File::open(&self.0)?.sync_all()
         };
-        written().map_err(failed)
+        stored().map_err(failed)
     }
 
     /// A stored package.
     pub(super) fn open(&self, digest: Sha256) -> Result<fs::File> {
         fs::File::open(self.path(digest)).map_err(failed)
+    }
+
+    /// All of a stored package.
+    pub(super) fn read(&self, digest: Sha256) -> Result<Vec<u8>> {
+        fs::read(self.path(digest)).map_err(failed)
     }
 
     /// Removes a package that no skill has.
@@ -126,7 +139,7 @@ impl PackageFolder {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if name.starts_with(PART) {
+            if name.starts_with(PARTIAL) {
                 let _ = fs::remove_file(entry.path());
             }
             found.extend(name.strip_suffix(ENDING).and_then(|digest| digest.parse::<Sha256>().ok()));

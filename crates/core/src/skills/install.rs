@@ -5,7 +5,8 @@
 use super::{Skills, package};
 use crate::{
     Caller,
-    files::{Tool, ToolOptions, feed_tool, transfer},
+    events::new_event,
+    files::{Tool, ToolOptions, feed_tool, is_read_only, transfer, unpack_as_owner},
     operation::OperationSpec,
     run_to_end::run_to_end,
 };
@@ -33,7 +34,6 @@ const AHEAD: usize = 4;
 
 /// A skill that could not be unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ExtractionError {
     pub id: SkillId,
     pub name: SkillName,
@@ -56,14 +56,7 @@ pub struct InstallOutcome {
 }
 
 fn event(sandbox: SandboxId, owner: &str, names: &[SkillName]) -> NewEvent {
-    NewEvent {
-        at: now_ms(),
-        owner: owner.to_owned(),
-        sandbox: Some(sandbox),
-        kind: "skills.installed".into(),
-        reason: None,
-        data: serde_json::json!({ "skills": names }).to_string(),
-    }
+    new_event(owner, Some(sandbox), "skills.installed", None, &serde_json::json!({ "skills": names }))
 }
 
 /// Whatever is at a path is removed, or is not there.
@@ -139,7 +132,9 @@ impl Skills {
         mut outcome: InstallOutcome,
     ) -> Result<InstallOutcome> {
         // Read behind the turn: an install before this one may have installed some of them.
-        let there = self.store.sandbox(sandbox).await?.map(|record| record.skills).unwrap_or_default();
+        let record = self.store.sandbox(sandbox).await?;
+        let (there, rules) = record.map(|record| (record.skills, record.profile.paths)).unwrap_or_default();
+        let by_owner = is_read_only(&rules, ROOT);
         for skill in skills {
             let same = |one: &InstalledSkill| {
                 one.id == skill.id && one.digest == skill.digest && one.name == skill.name
@@ -150,7 +145,7 @@ impl Skills {
                 outcome.already_installed.push(skill.name);
                 continue;
             }
-            match self.install_one(sandbox, container, &skill).await {
+            match self.install_one(sandbox, container, &skill, by_owner).await {
                 Ok(Unpacked { bytes, .. }) => {
                     outcome.bytes += bytes;
                     outcome.installed.push(skill.name);
@@ -168,21 +163,22 @@ impl Skills {
         sandbox: SandboxId,
         container: &Arc<dyn Container>,
         skill: &SkillRecord,
+        by_owner: bool,
     ) -> Result<Unpacked> {
-        let (folder, part) = (format!("{ROOT}/{}", skill.name), format!("{ROOT}/.{}.part", skill.name));
+        let (folder, partial) = (format!("{ROOT}/{}", skill.name), format!("{ROOT}/.{}.part", skill.name));
         // What an install left that was cut off.
-        clear(container, &part).await?;
+        clear(container, &partial).await?;
         container.guest().make_dir(ROOT, true).await?;
         let unpacked = async {
-            let unpacked = self.unpack(container, skill, &part).await?;
+            let unpacked = self.unpack(container, skill, &partial, by_owner).await?;
             clear(container, &folder).await?;
-            container.guest().rename(&part, &folder, false).await?;
+            container.guest().rename(&partial, &folder, false).await?;
             Ok(unpacked)
         };
         let unpacked = match unpacked.await {
             Ok(unpacked) => unpacked,
             Err(error) => {
-                let _ = clear(container, &part).await;
+                let _ = clear(container, &partial).await;
                 return Err(error);
             }
         };
@@ -196,18 +192,19 @@ impl Skills {
         Ok(unpacked)
     }
 
-    /// Sends a package into a folder of the sandbox. Where the package breaks off, so does the archive, and the tool
-    /// refuses it.
+    /// Sends a package into a folder of the sandbox, `by_owner` where commands only read it. Where the package breaks off, so does the
+    /// archive, which is then refused.
     async fn unpack(
         &self,
         container: &Arc<dyn Container>,
         skill: &SkillRecord,
         path: &str,
+        by_owner: bool,
     ) -> Result<Unpacked> {
         let (digest, changed_at) = (skill.digest, skill.updated_at);
         let (send, receive) = mpsc::channel::<Result<Bytes>>(AHEAD);
         let shared = Arc::clone(&self.shared);
-        // No worker's: how fast it is, the sandbox decides.
+        // On a thread beside the package workers: the sandbox sets its pace, and would hold a worker's permit.
         let unpacking = tokio::task::spawn_blocking(move || {
             let gone = |_| Error::new(ErrorCode::Unavailable, "the sandbox stopped reading");
             let package = BufReader::new(shared.folder.open(digest)?);
@@ -215,6 +212,9 @@ impl Skills {
         });
         let body = stream::unfold(receive, |mut receive| async { Some((receive.recv().await?, receive)) });
         let fed = async {
+            if by_owner {
+                return unpack_as_owner(container, path, body).await;
+            }
             let request = Unpack { path: path.to_owned() };
             let options = ToolOptions { timeout: Some(LONGEST), ..ToolOptions::fed() };
             let tool = Tool::start(container, "unpack", &request, options).await?;

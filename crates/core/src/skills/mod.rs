@@ -4,11 +4,13 @@
 //! and removed after it, so a crash between two steps leaves at most a file without a record, which the next start
 //! removes ([`Skills::repair`]). One change is made at a time: two skills may share a package.
 
+mod builtin;
 mod folder;
 mod install;
 mod package;
 mod skill_md;
 
+pub use builtin::{CatalogueSkill, builtin_skill, builtin_skills, check_catalogue};
 pub use install::{ExtractionError, InstallOutcome, MOST_INSTALLED_AT_ONCE};
 pub use package::{LARGEST_PACKAGE, MOST_FILES as MOST_SKILL_FILES, MOST_UNPACKED as MOST_SKILL_BYTES};
 pub use skill_md::{LONGEST_DESCRIPTION, LONGEST_SKILL_MD, SkillFields};
@@ -17,6 +19,7 @@ use crate::{
     Caller, Files,
     admission::Turns,
     ceiling::CallerLimits,
+    events::new_event,
     operation::{OperationSpec, Operations},
     run_to_end::run_to_end,
 };
@@ -27,11 +30,11 @@ use atoll_types::{
     time::now_ms,
 };
 use bytes::Bytes;
-use folder::{PackageFolder, digest_of};
+use folder::{PackageFolder, PartialFile, digest_of};
 use futures_util::Stream;
 use package::Package;
 use skill_md::SkillMd;
-use std::{path::Path, sync::Arc};
+use std::{io::BufReader, path::Path, sync::Arc};
 use tokio::sync::{Mutex, Semaphore};
 
 /// Most skills of one page.
@@ -61,12 +64,13 @@ struct Shared {
     workers: Arc<Semaphore>,
 }
 
-/// A package that may become a skill's.
+/// A package that was checked and may become a skill's. Its bytes wait in a file: a change waits for the one before it.
 struct NewPackage {
     skill_md: SkillMd,
     files: u32,
     digest: Sha256,
-    bytes: Vec<u8>,
+    size: u64,
+    file: PartialFile,
 }
 
 /// A package that is being downloaded.
@@ -91,6 +95,10 @@ fn unknown(id: SkillId) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no skill {}", id.uuid()))
 }
 
+fn damaged(error: &Error) -> Error {
+    Error::internal(format!("the stored package is damaged: {error}"))
+}
+
 fn taken(there: &SkillRecord) -> Error {
     let message = format!("you have a skill {}", there.name);
     Error::new(ErrorCode::AlreadyExists, message).at("name").fact("skill_id", there.id.uuid().to_string())
@@ -100,20 +108,19 @@ fn event(record: &SkillRecord, kind: &str) -> NewEvent {
     let data = serde_json::json!({
         "id": record.id.uuid(), "name": record.name, "package_size_bytes": record.package_bytes,
     });
-    NewEvent {
-        at: now_ms(),
-        owner: record.owner.clone(),
-        sandbox: None,
-        kind: kind.into(),
-        reason: None,
-        data: data.to_string(),
-    }
+    new_event(&record.owner, None, kind, None, &data)
 }
 
-/// Judges a package.
-fn judged(bytes: Vec<u8>) -> Result<NewPackage> {
-    let package = Package::read(&bytes)?;
-    Ok(NewPackage { files: package.files(), skill_md: package.skill_md, digest: digest_of(&bytes), bytes })
+/// Checks a package that is in a file.
+fn check_package(bytes: &[u8], file: PartialFile) -> Result<NewPackage> {
+    let package = Package::read(bytes)?;
+    let (files, digest, size) = (package.files(), digest_of(bytes), bytes.len() as u64);
+    Ok(NewPackage { skill_md: package.skill_md, files, digest, size, file })
+}
+
+/// Checks a package that was made here, and writes it into a file.
+fn write_package(folder: &PackageFolder, bytes: &[u8]) -> Result<NewPackage> {
+    check_package(bytes, folder.write(bytes)?)
 }
 
 impl Skills {
@@ -175,19 +182,11 @@ impl Skills {
     /// A skill and its SKILL.md.
     pub async fn get(&self, caller: &Caller, id: SkillId) -> Result<(SkillRecord, String)> {
         let record = self.visible(caller, id).await?;
-        let text = self.package_of(&record).await?.skill_md.text;
-        Ok((record, text))
-    }
-
-    async fn package_of(&self, record: &SkillRecord) -> Result<NewPackage> {
         let digest = record.digest;
-        self.work(move |folder| {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut folder.open(digest)?, &mut bytes)
-                .map_err(|e| Error::internal(format!("the package cannot be read: {e}")))?;
-            judged(bytes).map_err(|error| Error::internal(format!("the stored package is damaged: {error}")))
-        })
-        .await
+        let text = self.work(move |folder| {
+            package::skill_md_of(BufReader::new(folder.open(digest)?)).map_err(|error| damaged(&error))
+        });
+        Ok((record, text.await?))
     }
 
     /// A skill's package, as it was uploaded or as it was made.
@@ -207,8 +206,9 @@ impl Skills {
         let what = OperationSpec::new(Operation::SkillCreate).with(fields.name.clone().unwrap_or_default());
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
-            let new = self.work(move |_| judged(package::write(&SkillMd::compose(&text, fields)?, None)?));
+            let new = self.work(move |folder| {
+                write_package(folder, &package::write(&SkillMd::compose(&text, fields)?, None)?)
+            });
             self.add(caller, new.await?, SkillSource::Manual, false).await
         }
         .await;
@@ -229,10 +229,9 @@ impl Skills {
         let what = OperationSpec::new(Operation::SkillCreate).and("replace", replace);
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let received = self.shared.folder.receive(body).await?;
-            let new = self.work(move |_| judged(received.bytes()?)).await?;
-            audited.moved(new.bytes.len() as u64);
+            let new = self.work(move |_| check_package(&received.bytes()?, received)).await?;
+            audited.moved(new.size);
             self.add(caller, new, SkillSource::Upload, replace).await
         }
         .await;
@@ -296,20 +295,19 @@ impl Skills {
         record: SkillRecord,
         new: NewPackage,
     ) -> Result<SkillRecord> {
-        let NewPackage { skill_md, files, digest, bytes } = new;
-        let package_bytes = bytes.len() as u64;
+        let NewPackage { skill_md, files, digest, size, file } = new;
         let record = SkillRecord {
             name: skill_md.name,
             description: skill_md.description,
             metadata: serde_json::to_string(&skill_md.metadata)
                 .map_err(|e| Error::internal(e.to_string()))?,
             digest,
-            package_bytes,
+            package_bytes: size,
             files,
             ..record
         };
         self.check_quota(caller, former.as_ref(), &record).await?;
-        self.work(move |folder| folder.keep(digest, &bytes)).await?;
+        self.work(move |folder| folder.store(digest, &file)).await?;
         let written = match &former {
             Some(_) => self.store.update_skill(record.clone()).await,
             None => self.store.insert_skill(record.clone()).await,
@@ -375,20 +373,21 @@ impl Skills {
         let what = OperationSpec::new(Operation::SkillUpdate).with(id.uuid().to_string());
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             self.visible(caller, id).await?;
             let (skills, caller) = (self.clone(), caller.clone());
             run_to_end("the change of the skill", async move {
                 let _change = skills.shared.change.lock().await;
                 let former = skills.visible(&caller, id).await?;
-                let package = skills.package_of(&former).await?;
-                let new = skills.work(move |_| {
+                let digest = former.digest;
+                let new = skills.work(move |folder| {
+                    let bytes = folder.read(digest)?;
+                    let package = Package::read(&bytes).map_err(|error| damaged(&error))?;
                     let text = text.as_deref().unwrap_or(&package.skill_md.text);
                     let skill_md = SkillMd::compose(text, fields)?;
-                    if skill_md == package.skill_md {
-                        return Ok(package);
+                    match skill_md == package.skill_md {
+                        true => write_package(folder, &bytes),
+                        false => write_package(folder, &package::write(&skill_md, Some(&bytes))?),
                     }
-                    judged(package::write(&skill_md, Some(&package.bytes))?)
                 });
                 let new = new.await?;
                 let text = new.skill_md.text.clone();
@@ -409,7 +408,6 @@ impl Skills {
         let what = OperationSpec::new(Operation::SkillDelete).with(id.uuid().to_string());
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
-            audited.allowed()?;
             let (skills, asker) = (self.clone(), caller.clone());
             run_to_end("the change of the skill", async move {
                 let _change = skills.shared.change.lock().await;

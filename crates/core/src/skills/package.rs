@@ -30,6 +30,8 @@ const LONGEST_PATH: usize = 255;
 const DEEPEST: usize = 16;
 /// Headers of a central directory that are read at all, and with them folders.
 const MOST_HEADERS: usize = 4096;
+/// The end record of an archive without its comment.
+const END_RECORD: usize = 22;
 const CENTRAL_HEADER: &[u8] = b"PK\x01\x02";
 /// What macOS adds to archives that it makes.
 const LEFT_OUT: &str = "__MACOSX/";
@@ -136,6 +138,23 @@ fn open<R: Read + Seek>(reader: R) -> Result<ZipArchive<R>> {
     Ok(archive)
 }
 
+/// Refuses an archive whose end record does not come right after the central directory that it names: of two archives in one file
+/// other programs read the second.
+fn check_end(bytes: &[u8], comment: usize) -> Result<()> {
+    let end = bytes.len().checked_sub(END_RECORD + comment);
+    let number = |at: usize| {
+        let four = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(four.try_into().ok()?) as usize)
+    };
+    let directory = |end: usize| number(end + 12)?.checked_add(number(end + 16)?);
+    match end.is_some_and(|end| bytes[end..].starts_with(b"PK\x05\x06") && directory(end) == Some(end)) {
+        true => Ok(()),
+        false => {
+            Err(wrong("the package is no ZIP archive of one piece: its end names another central directory"))
+        }
+    }
+}
+
 /// Reads what an entry holds, and that it is as much as it says.
 fn unpack(entry: &mut ZipFile<'_, impl Read>, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let (mut left, mut buffer) = (entry.size(), [0; 16 << 10]);
@@ -200,6 +219,7 @@ impl Package {
             return Err(too_large(format!("a package has at most {MOST_FILES} files")));
         }
         let mut archive = open(Cursor::new(bytes))?;
+        check_end(bytes, archive.comment().len())?;
         let (skill_file, files) = layout(files_of(&mut archive)?)?;
         let mut text = Vec::new();
         for file in &files {
@@ -226,6 +246,19 @@ impl Package {
     pub(super) fn files(&self) -> u32 {
         u32::try_from(self.files.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// The SKILL.md of a package that was checked before. No other file of it is unpacked.
+pub(super) fn skill_md_of<R: Read + Seek>(package: R) -> Result<String> {
+    let mut archive = open(package)?;
+    let (skill_file, _) = layout(files_of(&mut archive)?)?;
+    let mut entry = archive.by_index(skill_file).map_err(|e| broken(&e))?;
+    let mut text = Vec::new();
+    unpack(&mut entry, |piece| {
+        text.extend_from_slice(piece);
+        Ok(())
+    })?;
+    String::from_utf8(text).map_err(|_| wrong("SKILL.md is no UTF-8"))
 }
 
 /// Unpacks a package that was checked before, as a tar archive of what a sandbox gets, piece by piece.

@@ -13,7 +13,7 @@ pub const LONGEST_DESCRIPTION: usize = 1024;
 /// The longest front matter, in bytes.
 const LONGEST_FRONT_MATTER: usize = 64 << 10;
 const DEEPEST: usize = 16;
-/// The longest error of a parser that is told.
+/// The longest error of a parser that is passed on.
 const LONGEST_ERROR: usize = 300;
 
 /// A SKILL.md that has what it must have.
@@ -29,7 +29,6 @@ pub(super) struct SkillMd {
 
 /// What a request says of a skill; it wins over the front matter.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
 pub struct SkillFields {
     pub name: Option<String>,
     pub description: Option<String>,
@@ -145,7 +144,7 @@ fn missing(fields: &[&str]) -> Error {
 }
 
 /// Checks the fields of a front matter.
-fn judge(mut fields: Map<String, Value>, text: String) -> Result<SkillMd> {
+fn validated(mut fields: Map<String, Value>, text: String) -> Result<SkillMd> {
     let mut take = |field: &str| {
         let text = fields.get(field).and_then(text_of)?;
         let text = text.trim().to_owned();
@@ -205,7 +204,7 @@ impl SkillMd {
         bounded(&text)?;
         let (front, _) = split(&text)?.ok_or_else(|| malformed("SKILL.md does not begin with a line ---"))?;
         let fields = fields_of(front)?;
-        judge(fields, text)
+        validated(fields, text)
     }
 
     /// A text with what a request says of it. One that has no front matter gets one, in which the description is the
@@ -316,7 +315,7 @@ mod tests {
         };
         let made = SkillMd::compose("# Do it", asked("do-it", None)).unwrap();
         assert_eq!((made.name.as_str(), made.description.as_str()), ("do-it", "do-it"));
-        assert_eq!(made.text, "---\ndescription: \"do-it\"\nname: \"do-it\"\n---\n# Do it");
+        assert_eq!(made.text, "---\nname: \"do-it\"\ndescription: \"do-it\"\n---\n# Do it");
         let text = "---\nname: do-it # kept\ndescription: one\nlicense: MIT\n---\nbody";
         assert_eq!(SkillMd::compose(text, asked("do-it", Some("one"))).unwrap().text, text);
         let renamed = SkillMd::compose(text, asked("other", Some("\"two\": #3"))).unwrap();

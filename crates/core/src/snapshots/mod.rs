@@ -1,5 +1,5 @@
-//! Snapshots of sandboxes' volumes: making, listing, labelling and deleting them, the files that differ between them,
-//! and rolling back.
+//! Snapshots of sandboxes' volumes: making, listing, labelling and deleting them, and rolling back. The files that differ
+//! between them are in [`diff`].
 //!
 //! The record of a snapshot is written before the provider makes it and again after ([`make`]), and it is removed after
 //! the provider deleted it. So a server that dies in between leaves a difference that [`repair`] closes.
@@ -8,10 +8,13 @@
 //! and only a rollback is carried out by it: a snapshot may take as long as a copy of all files, and commands must not
 //! wait for that.
 
+mod diff;
+mod imported;
 mod make;
 mod prune;
 mod repair;
 
+pub(crate) use diff::Diffs;
 pub(crate) use make::{make, snapshots_for};
 
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
     admission::{Turn, Turns},
     bounds::SNAPSHOT_LABEL,
     changes::{FileChanges, acknowledge_changes},
+    events::new_event,
     kernels::KernelManagers,
     operation::{AuditedOperation, OperationSpec, Operations},
     run_to_end::run_to_end,
@@ -29,27 +33,14 @@ use crate::{
 use atoll_provider::{Changed, Provider};
 use atoll_store::{NewEvent, SandboxId, SandboxRecord, Store};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Operation, Profile, Result, RootMode, SnapshotId, SnapshotKernels,
-    SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, Status, attachment::kept_folder,
-    files::FileChange, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, Operation, Result, RootMode, SnapshotId, SnapshotKernels, SnapshotKind,
+    SnapshotPage, SnapshotQuery, SnapshotRecord, Status, time::now_ms,
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 /// How long a change of a sandbox's snapshots waits for the one before.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How many comparisons the whole machine makes at a time: each may read gigabytes.
-const MOST_DIFFS: usize = 4;
-
-/// Permits for comparisons.
-pub(crate) struct Diffs(Semaphore);
-
-impl Default for Diffs {
-    fn default() -> Self {
-        Self(Semaphore::new(MOST_DIFFS))
-    }
-}
 
 /// Snapshots.
 #[derive(Clone)]
@@ -109,14 +100,8 @@ fn check_label(label: Option<&str>) -> Result<()> {
 
 /// The event of a change of a sandbox's snapshots.
 fn event(record: &SandboxRecord, kind: &str, reason: Option<&str>, snapshot: SnapshotId) -> NewEvent {
-    NewEvent {
-        at: now_ms(),
-        owner: record.owner.clone(),
-        sandbox: Some(record.id),
-        kind: kind.to_owned(),
-        reason: reason.map(str::to_owned),
-        data: serde_json::json!({ "snapshot_id": snapshot.uuid() }).to_string(),
-    }
+    let data = serde_json::json!({ "snapshot_id": snapshot.uuid() });
+    new_event(&record.owner, Some(record.id), kind, reason.map(str::to_owned), &data)
 }
 
 impl Snapshots {
@@ -147,7 +132,7 @@ impl Snapshots {
         audited.done(result).await
     }
 
-    /// Makes a snapshot that no request asked for, before a command or a cell runs.
+    /// Makes a snapshot that no request asked for, before a command, a terminal or a cell runs.
     pub(crate) async fn make_automatic(
         &self,
         record: &SandboxRecord,
@@ -166,7 +151,10 @@ impl Snapshots {
         let new = new_record(record, id, SnapshotKind::Automatic, Some(before));
         let result = self.to_its_end(|snapshots| async move { snapshots.make(new, false).await }).await;
         note(&mut audited, &result, "snapshot.created");
-        let refused = |error: Error| {
+        let refused = |mut error: Error| {
+            if error.code == ErrorCode::LimitExceeded {
+                error.message.push_str(", or turn auto_snapshot off");
+            }
             error.context(format!("auto_snapshot is {when}, and the snapshot before this cannot be made"))
         };
         audited.done(result).await.map(drop).map_err(refused)
@@ -231,45 +219,6 @@ impl Snapshots {
         audited.done(result).await.map(drop)
     }
 
-    /// The files that differ between a snapshot and another, or the sandbox's files as they are now. Paths are absolute,
-    /// as the sandbox has them.
-    pub async fn diff(
-        &self,
-        caller: &Caller,
-        sandbox: SandboxId,
-        from: SnapshotId,
-        to: Option<SnapshotId>,
-    ) -> Result<Changed> {
-        let to_name = to.map_or_else(|| "now".to_owned(), |to| to.to_string());
-        let what = OperationSpec::to(Operation::SnapshotDiff, sandbox).and("from", from).and("to", to_name);
-        let audited = self.operations.audited(caller, what).await?;
-        let result = async {
-            audited.record()?;
-            // The provider compares on where the caller goes away, and so the permits are held on.
-            self.to_its_end(move |snapshots| async move { snapshots.compare(sandbox, from, to).await }).await
-        }
-        .await;
-        audited.done(result).await
-    }
-
-    async fn compare(&self, sandbox: SandboxId, from: SnapshotId, to: Option<SnapshotId>) -> Result<Changed> {
-        let late = || {
-            let message = "too many snapshots are being compared; ask again";
-            Error::new(ErrorCode::LimitExceeded, message).retry_after(5)
-        };
-        let deadline = Instant::now() + PATIENCE;
-        let _turn = self.turns.take(&format!("diff {sandbox}"), deadline, late).await?;
-        let permit = tokio::time::timeout_at(deadline, self.diffs.0.acquire()).await;
-        let _permit = permit.map_err(|_| late())?.map_err(|_| late())?;
-        let record = self.registry.check_state(sandbox, Operation::SnapshotDiff).await?;
-        for id in [Some(from), to].into_iter().flatten() {
-            self.find(sandbox, id).await?;
-        }
-        let power = snapshots_for(self.provider(&record)?, &record.profile)?;
-        let Changed { files, truncated } = power.diff(record.volume, from, to).await?;
-        Ok(as_inside(files, truncated, &record.profile))
-    }
-
     /// Makes a sandbox's files what they were. What runs in it ends with the code `rolled_back`; where its container
     /// lived, another one is started, unless kernels are rolled back too. The files as they were before are kept in a
     /// snapshot, unless the caller wants none.
@@ -289,14 +238,19 @@ impl Snapshots {
             what = what.and("keep_before", false);
         }
         let mut audited = self.operations.audited(caller, what).await?;
+        let before = SnapshotId::random();
         let result = async {
             audited.record()?;
-            self.to_its_end(
-                move |snapshots| async move { snapshots.roll_back_to(sandbox, to, options).await },
-            )
+            self.to_its_end(move |snapshots| async move {
+                snapshots.roll_back_to(sandbox, to, before, options).await
+            })
             .await
         }
         .await;
+        let result = match result {
+            Err(error) => Err(self.with_before(&mut audited, before, error).await),
+            rolled => rolled,
+        };
         if let Ok((RolledBack { record, before }, _)) = &result {
             if let Some(before) = before {
                 audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
@@ -309,18 +263,31 @@ impl Snapshots {
         audited.done(result).await
     }
 
+    /// The error of a rollback that failed, with the snapshot that it made before: its caller may return to that.
+    async fn with_before(&self, audited: &mut AuditedOperation, before: SnapshotId, error: Error) -> Error {
+        let Ok(record) = audited.record() else { return error };
+        let made = event(record, "snapshot.created", Some("before_rollback"), before);
+        match self.store.snapshot(record.id, before).await {
+            Ok(Some(_)) => {
+                audited.add_event(made);
+                error.fact("before", before.uuid().to_string())
+            }
+            _ => error,
+        }
+    }
+
     /// Also returns why kernels were lost that were to be rolled back with the files.
     async fn roll_back_to(
         &self,
         sandbox: SandboxId,
         to: SnapshotId,
+        before_id: SnapshotId,
         options: RollbackOptions,
     ) -> Result<(RolledBack, Option<Error>)> {
         let _turn = self.turn(sandbox).await?;
         let record = self.registry.check_state(sandbox, Operation::SnapshotRollback).await?;
         let found = self.find(sandbox, to).await?;
-        let time = found.created_at;
-        let kernels = match (options.kernels, found.kernels) {
+        let kernels = match (options.kernels, found.kernels.clone()) {
             (false, _) => None,
             (true, Some(kernels)) => Some(KernelRollback { managers: Arc::clone(&self.managers), kernels }),
             (true, None) => {
@@ -328,15 +295,18 @@ impl Snapshots {
                 return Err(Error::new(ErrorCode::Conflict, message).at("kernels"));
             }
         };
-        let mut before = None;
+        let (mut before, mut may_go) = (None, Vec::new());
         if options.keep_before {
             let made_before = Some(to.to_string());
-            let new = new_record(&record, SnapshotId::random(), SnapshotKind::BeforeRollback, made_before);
-            self.make_room(&record, &new, Some(to)).await?;
+            let new = new_record(&record, before_id, SnapshotKind::BeforeRollback, made_before);
+            may_go = self.make_room(&record, &new, Some(to)).await?;
             before = Some(new);
         }
         let stays = kernels.is_some();
         let rolled = self.registry.roll_back(sandbox, Rollback { to, before, kernels }).await;
+        if !may_go.is_empty() && matches!(self.store.snapshot(sandbox, before_id).await, Ok(Some(_))) {
+            self.give_way(&record, may_go).await;
+        }
         // What the rollback itself changed is no command's.
         if stays
             && rolled.as_ref().is_ok_and(|rolled| rolled.kernels_lost.is_none())
@@ -347,11 +317,11 @@ impl Snapshots {
         }
         self.changes.forget(sandbox);
         let RollbackOutcome { record, before, kernels_lost } = rolled?;
-        // An install looks for the files too, so a list that is too long does no harm.
-        if let Err(error) = self.store.forget_skills_after(sandbox, time).await {
+        let skills = found.skills_of(&record.skills);
+        // An install looks for the files too, so a wrong list does no harm.
+        if let Err(error) = self.store.set_skills(sandbox, skills.clone()).await {
             tracing::warn!(%sandbox, %error, "a sandbox lists skills that a rollback removed");
         }
-        let skills = record.skills.into_iter().filter(|skill| skill.installed_at <= time).collect();
         Ok((RolledBack { record: SandboxRecord { skills, ..record }, before }, kernels_lost))
     }
 
@@ -359,11 +329,13 @@ impl Snapshots {
     async fn make(&self, new: SnapshotRecord, kernels: bool) -> Result<SnapshotRecord> {
         let _turn = self.turn(new.sandbox).await?;
         let record = self.registry.check_state(new.sandbox, Operation::SnapshotCreate).await?;
-        self.make_room(&record, &new, None).await?;
-        if kernels {
-            return self.make_with_kernels(&record, new).await;
-        }
-        make(&*self.store, self.provider(&record)?, &record, new).await
+        let may_go = self.make_room(&record, &new, None).await?;
+        let made = match kernels {
+            true => self.make_with_kernels(&record, new).await,
+            false => make(&*self.store, self.provider(&record)?, &record, new).await,
+        }?;
+        self.give_way(&record, may_go).await;
+        Ok(made)
     }
 
     /// Makes one together with checkpoints of the sandbox's Python kernels. The kernels are sent no cell between the first
@@ -423,13 +395,18 @@ impl Snapshots {
     }
 
     /// Changes of one sandbox's snapshots are made one at a time.
-    async fn turn(&self, sandbox: SandboxId) -> Result<Turn> {
+    pub(crate) async fn turn(&self, sandbox: SandboxId) -> Result<Turn> {
         let late = || {
             let message =
                 "another snapshot of this sandbox is being made, deleted or rolled back to; try again";
             Error::new(ErrorCode::Unavailable, message)
         };
         self.turns.take(&sandbox.to_string(), Instant::now() + PATIENCE, late).await
+    }
+
+    /// The same, where no change is under way.
+    fn try_turn(&self, sandbox: SandboxId) -> Option<Turn> {
+        self.turns.try_take(&sandbox.to_string())
     }
 
     /// Carries a change out to its end, whether its caller waits for it or not.
@@ -439,52 +416,6 @@ impl Snapshots {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         run_to_end("the change of the snapshots", work(self.clone())).await
-    }
-}
-
-/// Files of a volume as its sandbox has them, by path. What it does not have at any path is left out; where that cannot be
-/// known, the answer is truncated.
-fn as_inside(files: Vec<FileChange>, truncated: bool, profile: &Profile) -> Changed {
-    let mut changed = Changed { files: Vec::new(), truncated };
-    for file in files {
-        match inside(&file.path, profile) {
-            Place::At(path) => changed.files.push(FileChange { path, ..file }),
-            Place::Nowhere => {}
-            Place::Unknown => changed.truncated = true,
-        }
-    }
-    changed.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    changed
-}
-
-/// Where a file of a volume is inside.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    At(String),
-    Nowhere,
-    Unknown,
-}
-
-/// Where the launcher puts what is at this path of a volume.
-fn inside(path: &str, profile: &Profile) -> Place {
-    let (top, below) = path.split_once('/').unwrap_or((path, ""));
-    match top {
-        "home" => Place::At(format!("{}/{below}", profile.home())),
-        // A folder for each path with a rule that the image lacks; a former rule's is attached nowhere.
-        "paths" => {
-            let (kept, below) = below.split_once('/').unwrap_or((below, ""));
-            let rule = profile.paths.iter().find(|(path, _)| kept_folder(path) == kept);
-            rule.map_or(Place::Nowhere, |(at, _)| Place::At(format!("{at}/{below}")))
-        }
-        // The two halves of an overlay for each tree of the image: the first is the root, and the machine's own image has
-        // /usr as the second. Which others a machine has, the launcher alone knows.
-        "root" => match below.splitn(3, '/').collect::<Vec<_>>()[..] {
-            ["0", "upper", below] => Place::At(format!("/{below}")),
-            ["1", "upper", below] => Place::At(format!("/usr/{below}")),
-            [_, "upper", _] => Place::Unknown,
-            _ => Place::Nowhere,
-        },
-        _ => Place::At(format!("/{path}")),
     }
 }
 
@@ -505,6 +436,7 @@ fn new_record(
         created_at: now_ms(),
         size_bytes: 0,
         kernels: None,
+        skills: Some(record.skills.clone()),
         ready: false,
     }
 }
@@ -516,38 +448,5 @@ fn note(audited: &mut AuditedOperation, result: &Result<SnapshotRecord>, kind: &
     {
         let event = event(record, kind, Some(snapshot.kind.as_str()), snapshot.id);
         audited.add_event(event);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use atoll_types::{PathRules, files::FileAction};
-
-    #[test]
-    fn paths_of_a_volume_are_those_of_its_sandbox() {
-        let rule = |path: &str| vec![path.to_owned()];
-        let paths =
-            PathRules { read_only: rule("/opt/data"), read_write: rule("/srv/out"), ..PathRules::default() };
-        let root = Profile { paths, ..Profile::builtin("root").unwrap() };
-        let kept = |path: &str| format!("paths/{}/deep/f", kept_folder(path));
-        for (path, expected) in [
-            ("workspace/a", Some("/workspace/a")),
-            ("home/.x/y", Some("/root/.x/y")),
-            (&kept("/srv/out"), Some("/srv/out/deep/f")),
-            (&kept("/opt/data"), Some("/opt/data/deep/f")),
-            (&kept("/gone"), None),
-            ("root/0/upper/etc/x", Some("/etc/x")),
-            ("root/1/upper/bin/x", Some("/usr/bin/x")),
-            ("root/0/work/work/#1", None),
-            ("root/0/work/x", None),
-        ] {
-            let place = expected.map_or(Place::Nowhere, |path| Place::At(path.into()));
-            assert_eq!(inside(path, &root), place, "{path}");
-        }
-        let file = |path: &str| FileChange { path: path.into(), action: FileAction::Created, size_bytes: 1 };
-        let changed =
-            as_inside(vec![file("root/2/upper/x"), file("home/b"), file("root/0/upper/a")], false, &root);
-        assert_eq!(changed, Changed { files: vec![file("/a"), file("/root/b")], truncated: true });
     }
 }

@@ -1,22 +1,29 @@
 //! How many snapshots a sandbox keeps. Those that no request made are removed by count and by age; one that a request
-//! made, or that has a label, is only removed on request.
+//! made, or that has a label, is only removed on request. What goes by count is chosen so that those that stay lie the
+//! further apart the older they are: many moments of the last minutes, a few of the last days.
 
 use super::Snapshots;
 use crate::{Caller, operation::OperationSpec};
-use atoll_store::SandboxRecord;
+use atoll_store::{SandboxId, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Millis, Operation, Result, SnapshotId, SnapshotKind, SnapshotRecord};
+use std::{collections::HashMap, time::Duration};
 
 /// Snapshots that one pass removes for their age.
-const MOST: u32 = 200;
+const MOST: usize = 200;
+/// Old snapshots that a pass looks at: those of sandboxes that are busy must not hide the others.
+const LOOKED_AT: u32 = 10_000;
+/// How long a pass waits for one sandbox: its task or the launcher may be busy.
+const NO_LONGER: Duration = Duration::from_secs(1);
 
 impl Snapshots {
-    /// Makes room for one more. The sandbox's turn is held. `keep` is needed and must stay.
+    /// The snapshots that give way to one more, which is refused where not enough may. The sandbox's turn is held. `keep` is needed and
+    /// must stay. They go after the new one is made ([`Self::give_way`]): on a full disk it is not, and then nothing is lost for it.
     pub(super) async fn make_room(
         &self,
         record: &SandboxRecord,
         new: &SnapshotRecord,
         keep: Option<SnapshotId>,
-    ) -> Result<()> {
+    ) -> Result<Vec<SnapshotRecord>> {
         let mut all = self.store.snapshots_of(record.id).await?;
         if all.iter().any(|snapshot| !snapshot.ready) {
             self.close_difference(record).await?;
@@ -26,10 +33,15 @@ impl Snapshots {
         let (most, most_automatic) =
             (settings.snapshots_max as usize, settings.snapshots_automatic_max as usize);
         let prunable: Vec<&SnapshotRecord> = all.iter().filter(|one| one.is_prunable()).collect();
-        let automatic = new.kind != SnapshotKind::Manual;
-        let too_many = if automatic { (prunable.len() + 1).saturating_sub(most_automatic) } else { 0 };
-        let removed = too_many.max((all.len() + 1).saturating_sub(most));
-        let may_go: Vec<_> = prunable.into_iter().filter(|one| Some(one.id) != keep).take(removed).collect();
+        // A snapshot that a request makes takes no other's place: the one before a rollback may be all that undoes it.
+        let removed = match new.kind {
+            SnapshotKind::Manual => 0,
+            _ => {
+                (prunable.len() + 1).saturating_sub(most_automatic).max((all.len() + 1).saturating_sub(most))
+            }
+        };
+        let may_go =
+            thin(prunable.into_iter().filter(|one| Some(one.id) != keep).collect(), removed, new.created_at);
         if all.len() - may_go.len() >= most {
             let message =
                 format!("the sandbox has {} snapshots and may have {most}; delete one first", all.len());
@@ -39,10 +51,16 @@ impl Snapshots {
                 .fact("allowed", most)
                 .fact("when", "when one of them is deleted"));
         }
+        Ok(may_go.into_iter().cloned().collect())
+    }
+
+    /// Removes those whose place a new snapshot has. One that cannot be removed now goes with the next that is made.
+    pub(super) async fn give_way(&self, record: &SandboxRecord, may_go: Vec<SnapshotRecord>) {
         for snapshot in may_go {
-            self.prune(record, snapshot, "newer ones need its place").await?;
+            if let Err(error) = self.prune(record, &snapshot, "newer ones need its place").await {
+                tracing::warn!(sandbox = %record.id, snapshot = %snapshot.id, %error, "an old snapshot is not removed");
+            }
         }
-        Ok(())
     }
 
     /// Removes a snapshot that no caller asked to remove, as an operation that says why.
@@ -59,29 +77,128 @@ impl Snapshots {
         audited.done(removed).await
     }
 
-    /// Removes those that no request made and that are older than this.
+    /// Removes those that no request made and that are older than this. A sandbox whose snapshots are being changed is left to a
+    /// later pass: such a change may last as long as its client makes it last, and other sandboxes must not wait for it.
     pub(crate) async fn prune_old(&self, before: Millis) -> Result<()> {
-        for snapshot in self.store.old_snapshots(before, MOST).await? {
-            let pruned = async {
-                let _turn = self.turn(snapshot.sandbox).await?;
-                let record = self.registry.check_state(snapshot.sandbox, Operation::SnapshotDelete).await?;
-                // A label may have been given to it meanwhile.
-                match self.store.snapshot(snapshot.sandbox, snapshot.id).await? {
-                    Some(snapshot) if snapshot.is_prunable() => {
-                        self.prune(
-                            &record,
-                            &snapshot,
-                            "it is older than snapshots.automatic_retention_seconds",
-                        )
-                        .await
-                    }
-                    _ => Ok(()),
-                }
+        // Those with the oldest first.
+        let mut old: Vec<(SandboxId, Vec<SnapshotId>)> = Vec::new();
+        let mut places = HashMap::new();
+        for snapshot in self.store.old_snapshots(before, LOOKED_AT).await? {
+            let place = *places.entry(snapshot.sandbox).or_insert(old.len());
+            match old.get_mut(place) {
+                Some((_, snapshots)) => snapshots.push(snapshot.id),
+                None => old.push((snapshot.sandbox, vec![snapshot.id])),
+            }
+        }
+        let mut left = MOST;
+        for (sandbox, mut snapshots) in old {
+            if left == 0 {
+                break;
+            }
+            let Some(turn) = self.try_turn(sandbox) else {
+                tracing::debug!(%sandbox, "old snapshots stay while others of the sandbox are being changed");
+                continue;
             };
-            if let Err(error) = pruned.await {
-                tracing::warn!(snapshot = %snapshot.id, %error, "an old snapshot cannot be removed");
+            snapshots.truncate(left);
+            left -= snapshots.len();
+            // It holds the turn to its end, so the next pass does not begin it again.
+            let pruned = self.to_its_end(move |all| async move {
+                let _turn = turn;
+                all.prune_those(sandbox, snapshots).await
+            });
+            match tokio::time::timeout(NO_LONGER, pruned).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%sandbox, %error, "old snapshots cannot be removed"),
+                Err(_) => tracing::debug!(%sandbox, "old snapshots are still being removed"),
             }
         }
         Ok(())
+    }
+
+    /// Removes these for their age. The sandbox's turn is held.
+    async fn prune_those(&self, sandbox: SandboxId, snapshots: Vec<SnapshotId>) -> Result<()> {
+        let record = self.registry.check_state(sandbox, Operation::SnapshotDelete).await?;
+        for id in snapshots {
+            // A label may have been given to it meanwhile.
+            if let Some(snapshot) =
+                self.store.snapshot(sandbox, id).await?.filter(SnapshotRecord::is_prunable)
+            {
+                let reason = "it is older than snapshots.automatic_retention_seconds";
+                self.prune(&record, &snapshot, reason).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Chooses so many that go, of those that are there, the oldest first: again and again the one whose neighbours are
+/// closest to each other for its age. The next snapshot, of now, is the newest one's neighbour.
+fn thin(mut all: Vec<&SnapshotRecord>, count: usize, now: Millis) -> Vec<&SnapshotRecord> {
+    let mut gone = Vec::new();
+    while gone.len() < count && !all.is_empty() {
+        let between = |at: usize| {
+            let (before, after) = (all[at - 1].created_at, all.get(at + 1).map_or(now, |one| one.created_at));
+            let age = now.saturating_sub(all[at].created_at).max(1);
+            (i128::from(after.saturating_sub(before)), i128::from(age))
+        };
+        let closest = (1..all.len()).min_by(|a, b| {
+            let ((gap_a, age_a), (gap_b, age_b)) = (between(*a), between(*b));
+            (gap_a * age_b).cmp(&(gap_b * age_a))
+        });
+        gone.push(all.remove(closest.unwrap_or(0)));
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(created_at: Millis) -> SnapshotRecord {
+        SnapshotRecord {
+            id: SnapshotId::random(),
+            sandbox: SandboxId::random(),
+            owner: String::new(),
+            kind: SnapshotKind::Automatic,
+            label: None,
+            made_before: None,
+            created_at,
+            size_bytes: 0,
+            kernels: None,
+            skills: None,
+            ready: true,
+        }
+    }
+
+    #[test]
+    fn what_stays_lies_the_further_apart_the_older_it_is() {
+        const MINUTE: Millis = 60_000;
+        let mut kept: Vec<SnapshotRecord> = Vec::new();
+        let last = 10_000 * MINUTE;
+        for now in (0..=last).step_by(60_000) {
+            let gone: Vec<SnapshotId> = thin(kept.iter().collect(), (kept.len() + 1).saturating_sub(20), now)
+                .iter()
+                .map(|one| one.id)
+                .collect();
+            kept.retain(|one| !gone.contains(&one.id));
+            kept.push(at(now));
+        }
+        let ages: Vec<Millis> = kept.iter().rev().map(|one| (last - one.created_at) / MINUTE).collect();
+        assert_eq!((ages.len(), ages[0], ages[1], ages[19]), (20, 0, 1, 10_000), "{ages:?}");
+        let hour = ages.iter().filter(|age| **age <= 60).count();
+        let days = ages.iter().filter(|age| **age > 24 * 60).count();
+        assert!((4..=14).contains(&hour) && (3..=10).contains(&days), "{ages:?}");
+        let gaps: Vec<Millis> = ages.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.windows(2).all(|pair| pair[1] * 4 >= pair[0]), "{ages:?}");
+    }
+
+    #[test]
+    fn the_oldest_and_the_newest_stay_as_long_as_another_can_go() {
+        let all = [0, 0, 50, 100].map(at);
+        let gone =
+            |count| thin(all.iter().collect(), count, 100).iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(gone(1), [all[1].id]);
+        assert_eq!(gone(9).len(), 4);
+        assert_eq!(gone(4)[3], all[0].id);
     }
 }

@@ -1,37 +1,61 @@
 //! A sandbox on its way in. It is made as any other, within the caller's tier, the owner's plan and the machine's
 //! room, and filled inside; the digests are compared before it counts. An import that fails, or whose client
 //! goes away, leaves no sandbox; one that a killed server began is removed at the next start.
+//!
+//! With snapshots the files as they are now are kept in a snapshot that has no record. Then each part of the archive makes
+//! the files what they were at an earlier snapshot, which is made of them; in the end the sandbox is rolled back to now. So
+//! what snapshots share they share here too, and the sandbox's disk limit counts it once.
 
 use super::{
     Transfers, folders,
-    manifest::{self, Manifest},
+    manifest::{self, Manifest, ManifestSandbox},
+    parts::{Body, Parts, cut_off},
     tail::DigestCheck,
 };
 use crate::{
     Caller,
+    actor::Rollback,
+    events::new_event,
     files::{Tool, ToolOptions, feed_tool, transfer},
-    operation::{AuditedOperation, OperationSpec},
+    operation::OperationSpec,
     run_to_end::run_to_end,
 };
 use atoll_guest_tools::{
-    Unpacked,
-    archive::{BLOCK, END_MARK, small_file_length},
+    ImportFolders, Unpacked,
+    archive::{BLOCK, small_file_length},
 };
 use atoll_store::{ActivityKind, SandboxId, SandboxRecord, Store};
-use atoll_types::{Error, Operation, Result};
+use atoll_types::{Error, Operation, Result, SnapshotId, SnapshotRecord};
 use bytes::{Bytes, BytesMut};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt};
 use std::{
     collections::HashSet,
-    pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 /// The most skills of an archive that are remembered.
 const MOST_SKILLS: usize = 1000;
+
+/// As many volumes as a sandbox has, and what else an archive leaves out; beyond that it is no archive of ours.
+const MOST_LEFT_OUT: usize = 20;
+
+/// The longest text of one of these.
+const LONGEST_LEFT_OUT: usize = 300;
+
+/// Whether a text of an archive is the digest of an image, and none of its other names.
+fn is_digest(text: &str) -> bool {
+    let hex = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    text.strip_prefix("sha256:").is_some_and(hex)
+}
+
+/// Texts of an archive that may be shown to people.
+fn readable(texts: Vec<String>) -> Vec<String> {
+    let plain = |text: &String| text.len() <= LONGEST_LEFT_OUT && !text.contains(char::is_control);
+    texts.into_iter().filter(plain).take(MOST_LEFT_OUT).collect()
+}
 
 /// A sandbox that was imported.
 #[derive(Debug, Clone)]
@@ -42,13 +66,12 @@ pub struct Imported {
     pub unpacked: Unpacked,
     /// The variables whose values are secret, which no archive has.
     pub missing_secrets: Vec<String>,
-}
-
-type Body = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
-
-/// The error of a body that ended before the archive did.
-fn cut_off(error: Error) -> Error {
-    Error::invalid("body", format!("the archive broke off: {}", error.message))
+    /// How many snapshots it has.
+    pub snapshots: usize,
+    /// Those of them with which variables of kernels were kept, which no archive has.
+    pub missing_kernels: Vec<SnapshotId>,
+    /// What belonged to the exported sandbox and no archive has, for people.
+    pub left_out: Vec<String>,
 }
 
 /// Whether the first block of a body, or as much of it as came, is that of an archive.
@@ -93,53 +116,20 @@ async fn read_manifest(body: &mut Body, checked: &mut DigestCheck) -> Result<(Ma
     }
 }
 
-/// Why an archive's bytes ended early: set by the stream of its files, read when the tool has ended.
-type Fault = Arc<Mutex<Option<Error>>>;
-
-/// The files of an archive as an archive of their own. It lacks its end where the whole is not as it was, and
-/// then `fault` says so.
-fn files(
-    body: Body,
-    checked: DigestCheck,
-    beyond: Bytes,
-    fault: Fault,
-) -> impl Stream<Item = Result<Bytes>> + Send {
-    let state = Some((body, checked, beyond));
-    stream::unfold(state, move |state| {
-        let fault = Arc::clone(&fault);
-        async move {
-            let (mut body, mut checked, mut piece) = state?;
-            let failed = |error: Error| {
-                *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-                Some((Err(error), None))
-            };
-            while piece.is_empty() {
-                piece = match body.next().await {
-                    Some(Ok(bytes)) => checked.push(&bytes),
-                    Some(Err(error)) => return failed(cut_off(error)),
-                    None => {
-                        return match checked.check() {
-                            Ok(()) => Some((Ok(Bytes::from_static(&END_MARK)), None)),
-                            Err(error) => failed(error),
-                        };
-                    }
-                };
-            }
-            Some((Ok(piece), Some((body, checked, Bytes::new()))))
-        }
-    })
-}
-
 impl Transfers {
-    /// Makes a sandbox from an archive.
+    /// Makes a sandbox from an archive, with the snapshots in it or without them.
     pub async fn import(
         &self,
         caller: &Caller,
+        snapshots: bool,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Imported> {
         let id = SandboxId::random();
-        let audited =
-            self.operations.audited(caller, OperationSpec::to(Operation::SandboxImport, id)).await?;
+        let mut what = OperationSpec::to(Operation::SandboxImport, id);
+        if !snapshots {
+            what = what.and("snapshots", false);
+        }
+        let audited = self.operations.audited(caller, what).await?;
         let (transfers, caller) = (self.clone(), caller.clone());
         // From here on it completes, or cleans up, whether the caller waits for it or not.
         let importing = run_to_end("the import", async move {
@@ -149,10 +139,12 @@ impl Transfers {
             let body = body.inspect(move |piece| {
                 counter.fetch_add(piece.as_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
             });
-            let result = transfers.import_as(&audited, &caller, id, Box::pin(body)).await;
+            let result = transfers.import_as(&caller, id, snapshots, Box::pin(body)).await;
             let bytes = count.load(Ordering::Relaxed);
             audited.moved(bytes);
-            if result.is_ok() {
+            if let Ok(imported) = &result {
+                let data = serde_json::json!({ "snapshots": imported.snapshots });
+                audited.add_event(new_event(&imported.record.owner, Some(id), "imported", None, &data));
                 audited.note(transfer(id, ActivityKind::Upload, "import".into(), bytes));
             }
             audited.done(result).await
@@ -162,40 +154,55 @@ impl Transfers {
 
     async fn import_as(
         &self,
-        audited: &AuditedOperation,
         caller: &Caller,
         id: SandboxId,
+        snapshots: bool,
         mut body: Body,
     ) -> Result<Imported> {
-        audited.allowed()?;
         let mut checked = DigestCheck::default();
         let (manifest, beyond) = read_manifest(&mut body, &mut checked).await?;
         // As many as were ever in a sandbox; beyond that it is no archive of ours.
         let skills: Vec<_> = manifest.sandbox.skills.iter().take(MOST_SKILLS).cloned().collect();
-        let (request, missing_secrets) = manifest.request()?;
+        let mut parts = Parts::new(body, checked, beyond.freeze(), manifest.snapshots.len());
+        let (mut request, missing_secrets) = manifest.clone().request()?;
+        let (image, mut left_out) = self.image_of(caller, &manifest.sandbox);
+        request.image = Some(image);
+        left_out.extend(readable(manifest.sandbox.left_out.clone()));
+        if snapshots {
+            self.snapshots.check_import(manifest.snapshots.len())?;
+        }
         let record = self.sandboxes.make_from(caller, id, request).await?;
-        let fault = Fault::default();
-        let files = files(body, checked, beyond.freeze(), Arc::clone(&fault));
         let unpacked = async {
-            let container = self.registry.files(id).await?;
-            let request = folders(&record.profile);
-            let unpacked = match Tool::start(&container, "import", &request, ToolOptions::fed()).await {
-                Ok(tool) => feed_tool(&container, tool, files).await,
-                Err(error) => Err(error),
+            let unpacked = self.unpack(&record, &mut parts, None).await?;
+            let made = match snapshots && !manifest.snapshots.is_empty() {
+                true => {
+                    self.unpack_snapshots(&record, &mut parts, manifest.snapshot_records(&record)?).await?
+                }
+                false => Vec::new(),
             };
-            // What the archive itself lacks is the reason why the tool met no end.
-            let fault = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let unpacked = fault.map_or(unpacked, Err)?;
-            // What was unpacked is no command's.
-            self.sandboxes.changes.set_aside(id, &container, &["/workspace"]).await;
+            parts.end().await?;
             for skill in &skills {
                 self.operations.store.install_skill(id, skill.clone()).await?;
             }
-            Ok(unpacked)
+            Ok((unpacked, made))
         };
         match unpacked.await {
-            Ok(unpacked) => {
-                Ok(Imported { record: SandboxRecord { skills, ..record }, unpacked, missing_secrets })
+            Ok((unpacked, made)) => {
+                let kept = |(_, said): &(&SnapshotId, &manifest::ManifestSnapshot)| said.kernels;
+                let missing_kernels = made.iter().zip(&manifest.snapshots).filter(kept);
+                Ok(Imported {
+                    record: self
+                        .operations
+                        .store
+                        .sandbox(id)
+                        .await?
+                        .unwrap_or(SandboxRecord { skills, ..record }),
+                    unpacked,
+                    missing_secrets,
+                    snapshots: made.len(),
+                    missing_kernels: missing_kernels.map(|(id, _)| *id).collect(),
+                    left_out,
+                })
             }
             Err(error) => {
                 if let Err(left) = self.registry.destroy(id).await {
@@ -204,6 +211,70 @@ impl Transfers {
                 Err(error)
             }
         }
+    }
+
+    /// The image that the sandbox had, where the caller may use it here; else that of its name, and what is then another.
+    fn image_of(&self, caller: &Caller, sandbox: &ManifestSandbox) -> (String, Vec<String>) {
+        let catalogue = &self.sandboxes.catalogue;
+        let name = sandbox.image.clone();
+        let Some(digest) = sandbox.image_digest.as_ref().filter(|digest| is_digest(digest)) else {
+            return (name, Vec::new());
+        };
+        let found = catalogue.find(&name).map(|found| catalogue.digest(&found.name));
+        if found.as_ref().is_some_and(|here| here.as_ref() == Some(digest)) {
+            return (name, Vec::new());
+        }
+        if catalogue.usable(caller, digest).is_ok() {
+            return (digest.clone(), Vec::new());
+        }
+        let here = found.flatten().unwrap_or_else(|| "the machine's own files".into());
+        let note = format!(
+            "its image: {:.100} was {digest} there and is {here} here, which the sandbox has now",
+            name.escape_debug()
+        );
+        (name, vec![note])
+    }
+
+    /// Unpacks the files, or the difference that makes them those of a snapshot by its number.
+    async fn unpack(
+        &self,
+        record: &SandboxRecord,
+        parts: &mut Parts,
+        snapshot: Option<u32>,
+    ) -> Result<Unpacked> {
+        let container = self.registry.files(record.id).await?;
+        let request = ImportFolders { folders: folders(&record.profile), snapshot };
+        let part = parts.next();
+        let unpacked = match Tool::start(&container, "import", &request, ToolOptions::fed()).await {
+            Ok(tool) => feed_tool(&container, tool, part).await,
+            Err(error) => Err(error),
+        };
+        // What the archive itself lacks is the reason why the tool met no end.
+        let unpacked = parts.take_fault().map_or(unpacked, Err)?;
+        // What was unpacked is no command's.
+        self.sandboxes.changes.set_aside(record.id, &container, &["/workspace"]).await;
+        Ok(unpacked)
+    }
+
+    /// Makes the snapshots, the newest first, and returns to the files of now.
+    async fn unpack_snapshots(
+        &self,
+        record: &SandboxRecord,
+        parts: &mut Parts,
+        records: Vec<SnapshotRecord>,
+    ) -> Result<Vec<SnapshotId>> {
+        let _turn = self.snapshots.turn(record.id).await?;
+        let now = SnapshotId::random();
+        self.snapshots.keep_unrecorded(record, now).await?;
+        let made = records.iter().map(|snapshot| snapshot.id).collect();
+        for (number, snapshot) in (1..).zip(records) {
+            self.unpack(record, parts, Some(number)).await?;
+            self.snapshots.make_imported(record, snapshot).await?;
+        }
+        self.registry.roll_back(record.id, Rollback { to: now, before: None, kernels: None }).await?;
+        self.sandboxes.changes.forget(record.id);
+        self.snapshots.drop_unrecorded(record, now).await?;
+        Ok(made)
     }
 }
 

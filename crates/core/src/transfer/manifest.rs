@@ -1,12 +1,14 @@
 //! What an archive says of its sandbox: all that a create needs, but for values that are secret. Their names
 //! are told, so that an import can say what is missing.
 
-use crate::{CreateSandbox, Environment};
+use crate::{CreateSandbox, Environment, bounds::SNAPSHOT_LABEL, sandboxes::own_labels};
 use atoll_egress::Policy;
 use atoll_store::SandboxRecord;
 use atoll_types::{
-    AutoSnapshot, Error, InstalledSkill, PathRules, Result,
-    time::{now_ms, rfc3339},
+    AutoSnapshot, Error, InstalledSkill, PathRule, PathRules, Profile, Result, RootMode, SnapshotId,
+    SnapshotKind, SnapshotRecord,
+    text::cut,
+    time::{now_ms, parse_rfc3339, rfc3339},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,8 +19,15 @@ pub(super) const NAME: &str = "atoll.json";
 pub(super) const LONGEST: usize = 4 << 20;
 
 const FORMAT: &str = "atoll-sandbox";
+/// That of an archive without snapshots, which every release reads.
 const VERSION: u32 = 1;
+const WITH_SNAPSHOTS: u32 = 2;
 const MIB: u64 = 1 << 20;
+/// What is shown of all path rules, and of the path of one volume.
+const LONGEST_RULES: usize = 180;
+const LONGEST_PLACE: usize = 100;
+/// The longest id of what a snapshot was made before.
+const LONGEST_ID: usize = 100;
 
 /// Fields that a later release adds are ignored; a change of meaning has another version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,13 +38,32 @@ pub(super) struct Manifest {
     atoll: String,
     exported_at: String,
     pub(super) sandbox: ManifestSandbox,
+    /// The newest first, each a part of the archive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) snapshots: Vec<ManifestSnapshot>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ManifestSnapshot {
+    id: String,
+    kind: String,
+    label: Option<String>,
+    made_before: Option<String>,
+    created_at: String,
+    /// Whether variables of kernels were kept with it: they are processes, and not in an archive.
+    #[serde(default)]
+    pub(super) kernels: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ManifestSandbox {
     id: String,
     created_at: String,
-    image: String,
+    pub(super) image: String,
+    /// That of the image's record, since another server may have another image of this name. Absent where it was `host`, or where an
+    /// older release wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) image_digest: Option<String>,
     profile: String,
     session_key: Option<String>,
     memory_mb: u64,
@@ -55,16 +83,57 @@ pub(super) struct ManifestSandbox {
     pub(super) skills: Vec<InstalledSkill>,
     /// The names of variables whose values are secret and not here.
     pub(super) secrets: Vec<String>,
+    /// Absent where an older release wrote it: not known.
+    #[serde(default)]
+    pub(super) left_out: Vec<String>,
+}
+
+/// What belongs to a sandbox and is not in its archive, for people.
+pub(super) fn left_out(profile: &Profile) -> Vec<String> {
+    let mut all = Vec::new();
+    if profile.root == RootMode::Writable {
+        let name = &profile.name;
+        all.push(format!("what the profile {name} let it change outside of /workspace and its home"));
+    }
+    all.extend(profile.volumes.iter().map(|mount| {
+        let only = if mount.read_only { ", read-only" } else { "" };
+        format!("the volume {} at {:.LONGEST_PLACE$}{only}", mount.name, mount.path)
+    }));
+    if !profile.paths.is_empty() {
+        let rules = profile.paths.iter().map(|(path, rule)| format!("{} {path}", rule_name(rule)));
+        let rules = rules.collect::<Vec<_>>().join(", ");
+        let more = if rules.len() > LONGEST_RULES { " ..." } else { "" };
+        all.push(format!(
+            "path rules ({}{more}), and what is kept for paths outside of /workspace and the home",
+            cut(&rules, LONGEST_RULES)
+        ));
+    }
+    all
+}
+
+/// As a create names it.
+fn rule_name(rule: PathRule) -> &'static str {
+    match rule {
+        PathRule::ReadOnly => "read_only",
+        PathRule::ReadWrite => "read_write",
+        PathRule::Blocked => "blocked",
+    }
 }
 
 impl Manifest {
-    pub(super) fn of(record: &SandboxRecord, environment: Environment) -> Result<Self> {
+    pub(super) fn of(
+        record: &SandboxRecord,
+        image_digest: Option<String>,
+        environment: Environment,
+        snapshots: &[SnapshotRecord],
+    ) -> Result<Self> {
         let Environment { variables, secret } = environment;
         let egress = serde_json::from_str(&record.egress).map_err(|e| Error::internal(e.to_string()))?;
         let sandbox = ManifestSandbox {
             id: record.id.uuid().to_string(),
             created_at: rfc3339(record.created_at),
             image: record.image.clone(),
+            image_digest,
             profile: record.profile.name.clone(),
             session_key: record.session_key.clone(),
             memory_mb: record.limits.memory_bytes / MIB,
@@ -74,19 +143,27 @@ impl Manifest {
             idle_timeout_seconds: record.idle_timeout_seconds,
             max_lifetime_seconds: record.max_lifetime_seconds,
             egress,
-            labels: record.labels.clone(),
+            labels: own_labels(&record.labels),
             auto_snapshot: Some(record.auto_snapshot.as_str().to_owned()),
             env_vars: variables.into_iter().filter(|(name, _)| !secret.contains(name)).collect(),
             skills: record.skills.clone(),
             secrets: secret.into_iter().collect(),
+            left_out: left_out(&record.profile),
         };
         Ok(Self {
             format: FORMAT.into(),
-            version: VERSION,
+            version: if snapshots.is_empty() { VERSION } else { WITH_SNAPSHOTS },
             atoll: env!("CARGO_PKG_VERSION").into(),
             exported_at: rfc3339(now_ms()),
             sandbox,
+            snapshots: snapshots.iter().map(ManifestSnapshot::of).collect(),
         })
+    }
+
+    /// The text, which an import would refuse where it is too long.
+    pub(super) fn json(&self) -> Result<Vec<u8>> {
+        let json = serde_json::to_vec_pretty(self).map_err(|e| Error::internal(e.to_string()))?;
+        if json.len() <= LONGEST { Ok(json) } else { Err(Error::internal("the manifest is too long")) }
     }
 
     pub(super) fn parse(json: &[u8]) -> Result<Self> {
@@ -101,11 +178,27 @@ impl Manifest {
         if format != FORMAT {
             return Err(wrong(format!("{NAME} says that this is {format:?}, and not {FORMAT:?}")));
         }
-        if version != VERSION {
-            let message = format!("the archive has version {version}, and this release reads {VERSION}");
+        if !(VERSION..=WITH_SNAPSHOTS).contains(&version) {
+            let message = format!(
+                "the archive has version {version}, and this release reads {VERSION} to {WITH_SNAPSHOTS}"
+            );
             return Err(wrong(message));
         }
-        serde_json::from_slice(json).map_err(unread)
+        let mut manifest: Self = serde_json::from_slice(json).map_err(unread)?;
+        if version == VERSION {
+            manifest.snapshots.clear();
+        }
+        Ok(manifest)
+    }
+
+    /// The records of the snapshots, which have new ids, the newest first.
+    pub(super) fn snapshot_records(&self, record: &SandboxRecord) -> Result<Vec<SnapshotRecord>> {
+        let ids: BTreeMap<&str, SnapshotId> =
+            self.snapshots.iter().map(|snapshot| (snapshot.id.as_str(), SnapshotId::random())).collect();
+        if ids.len() < self.snapshots.len() {
+            return Err(Error::invalid("body", format!("{NAME} has a snapshot twice")));
+        }
+        self.snapshots.iter().map(|snapshot| snapshot.record(record, &ids)).collect()
     }
 
     /// The create that makes the sandbox again, and the secrets that it lacks. The session key stays behind: a
@@ -115,6 +208,7 @@ impl Manifest {
             id: _,
             created_at: _,
             image,
+            image_digest: _,
             profile,
             session_key: _,
             memory_mb,
@@ -129,6 +223,7 @@ impl Manifest {
             env_vars,
             skills: _,
             secrets,
+            left_out: _,
         } = self.sandbox;
         let auto_snapshot = auto_snapshot.map_or(Ok(AutoSnapshot::default()), |name| {
             let unknown = || Error::invalid("body", format!("{NAME} has the auto_snapshot {name:?}"));
@@ -148,14 +243,59 @@ impl Manifest {
             network_enabled: None,
             egress: Some(egress),
             session_key: None,
-            labels,
+            // An older release exported labels that a front finds its own sandboxes by.
+            labels: own_labels(&labels),
             auto_snapshot,
             dependencies: BTreeMap::new(),
             volumes: Vec::new(),
             tenant_id: None,
             filesystem: PathRules::default(),
+            runtime: None,
+            approved_image: false,
         };
         Ok((request, secrets))
+    }
+}
+
+impl ManifestSnapshot {
+    fn of(record: &SnapshotRecord) -> Self {
+        Self {
+            id: record.id.to_string(),
+            kind: record.kind.as_str().to_owned(),
+            label: record.label.clone(),
+            made_before: record.made_before.clone(),
+            created_at: rfc3339(record.created_at),
+            kernels: record.kernels.is_some(),
+        }
+    }
+
+    /// Of a snapshot that was made before a rollback, the one that it was rolled back to has another id too.
+    fn record(&self, sandbox: &SandboxRecord, ids: &BTreeMap<&str, SnapshotId>) -> Result<SnapshotRecord> {
+        let wrong = |what: &str, value: &str| {
+            Error::invalid("body", format!("{NAME} has a snapshot with the {what} {value:?}"))
+        };
+        let Self { id, kind, label, made_before, created_at, kernels: _ } = self;
+        label.as_deref().map_or(Ok(()), |label| SNAPSHOT_LABEL.check("body", label))?;
+        if made_before.as_ref().is_some_and(|before| before.len() > LONGEST_ID) {
+            return Err(wrong("id", id));
+        }
+        let new =
+            |before: &String| ids.get(before.as_str()).map_or_else(|| before.clone(), ToString::to_string);
+        let time = parse_rfc3339(created_at).filter(|time| *time > 0);
+        Ok(SnapshotRecord {
+            id: ids.get(id.as_str()).copied().ok_or_else(|| wrong("id", id))?,
+            sandbox: sandbox.id,
+            owner: sandbox.owner.clone(),
+            kind: SnapshotKind::from_name(kind).ok_or_else(|| wrong("kind", kind))?,
+            label: label.clone(),
+            made_before: made_before.as_ref().map(new),
+            // Another machine's clock may be ahead of this one's.
+            created_at: time.ok_or_else(|| wrong("time", created_at))?.min(now_ms()),
+            size_bytes: 0,
+            kernels: None,
+            skills: None,
+            ready: false,
+        })
     }
 }
 
@@ -167,7 +307,7 @@ mod tests {
     fn only_this_version_of_this_format_is_read() {
         let refused = |json: &str| Manifest::parse(json.as_bytes()).unwrap_err().message;
         assert!(refused(r#"{"format":"zip","version":1}"#).contains("zip"));
-        assert!(refused(r#"{"format":"atoll-sandbox","version":2}"#).contains("version 2"));
+        assert!(refused(r#"{"format":"atoll-sandbox","version":3}"#).contains("version 3"));
         assert!(refused(r#"{"format":"atoll-sandbox","version":1}"#).contains("missing field"));
         assert!(refused("{").contains(NAME) && refused("[]").contains(NAME) && refused("").contains(NAME));
     }
@@ -178,7 +318,7 @@ mod tests {
             let sandbox = format!(
                 r#"{{"id":"","created_at":"","image":"host","profile":"default","session_key":null,
                 "memory_mb":1,"cpu_cores":1.0,"disk_mb":1,"processes":1,"idle_timeout_seconds":1,
-                "max_lifetime_seconds":null,"egress":{},"labels":{{}},"env_vars":{{}},"secrets":[]{more}}}"#,
+                "max_lifetime_seconds":null,"egress":{},"labels":{{"a":"1","sandbox-api.scope":"agent","atoll.x":"2"}},"env_vars":{{}},"secrets":[]{more}}}"#,
                 serde_json::to_string(&Policy::default()).unwrap()
             );
             let json = format!(
@@ -191,6 +331,7 @@ mod tests {
             parsed(r#","auto_snapshot":"before_exec","filesystem":{"blocked":["/workspace/x"]}"#).unwrap();
         assert_eq!(request.auto_snapshot, AutoSnapshot::BeforeExec);
         assert!(request.filesystem.is_empty());
+        assert_eq!(request.labels, BTreeMap::from([("a".to_owned(), "1".to_owned())]));
         assert!(parsed(r#","auto_snapshot":"never""#).unwrap_err().message.contains("never"));
     }
 }

@@ -3,19 +3,21 @@
 //!
 //! This process reads and writes the two ends of an archive, the manifest and the digest of the whole; what
 //! lies between is packed and unpacked inside a sandbox, by its user. Nothing is kept on the way: an archive is
-//! a stream in both directions.
+//! a stream in both directions. Snapshots follow the files, the newest first, each as its difference to the one before it; an
+//! import makes the files what they were, one snapshot after another, and rolls back in the end.
 
 mod export;
 mod import;
 mod manifest;
+mod parts;
 mod tail;
 
 pub use export::Export;
 pub use import::Imported;
 pub(crate) use import::half_imported;
 
-use crate::{Sandboxes, actor::SandboxRegistry, operation::Operations};
-use atoll_guest_tools::{ExportFolder, ExportFolders};
+use crate::{Sandboxes, Snapshots, actor::SandboxRegistry, operation::Operations};
+use atoll_guest_tools::ExportFolder;
 use atoll_types::Profile;
 use std::sync::Arc;
 
@@ -25,10 +27,11 @@ pub struct Transfers {
     pub(crate) operations: Operations,
     pub(crate) registry: Arc<SandboxRegistry>,
     pub(crate) sandboxes: Sandboxes,
+    pub(crate) snapshots: Snapshots,
 }
 
 /// What survives a stop, by its name in an archive.
-fn folders(profile: &Profile) -> ExportFolders {
+fn folders(profile: &Profile) -> Vec<ExportFolder> {
     let folder = |name: &str, path: &str| ExportFolder { name: name.into(), path: path.into() };
-    ExportFolders { folders: vec![folder("workspace", "/workspace"), folder("home", profile.home())] }
+    vec![folder("workspace", "/workspace"), folder("home", profile.home())]
 }

@@ -2,20 +2,15 @@
 //! so whichever bytes come last are it; no reader has to look for it.
 
 use atoll_guest_tools::archive::{END_MARK, small_file};
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Result, text::hex};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 const NAME: &str = "sha256";
 
 /// The bytes behind those that this digest is of.
 pub(super) fn tail_of(digest: Sha256) -> Vec<u8> {
-    let mut text = String::with_capacity(65);
-    for byte in digest.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('\n');
+    let text = format!("{}\n", hex(&digest.finalize()));
     let mut tail = small_file(NAME, text.as_bytes());
     tail.extend(END_MARK);
     tail

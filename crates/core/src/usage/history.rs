@@ -19,7 +19,6 @@ const SHORTEST_USEC: u64 = 200_000;
 
 /// A sandbox's usage at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
 pub struct UsageSample {
     /// Milliseconds since 1970.
     pub at: i64,
@@ -34,7 +33,6 @@ pub struct UsageSample {
 
 /// A sandbox's present usage, with its limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs)]
 pub struct UsageNow {
     pub sample: UsageSample,
     pub throttled_usec: Option<u64>,
@@ -42,6 +40,7 @@ pub struct UsageNow {
     pub memory_limit_bytes: Option<u64>,
     pub processes_limit: Option<u64>,
     pub disk_limit_bytes: Option<u64>,
+    pub socket_kills: Option<u64>,
 }
 
 /// Sums over the sandboxes that lived at the last sampling.
@@ -146,6 +145,8 @@ pub(super) struct State {
     pub(super) owners: HashMap<ContainerId, SandboxId>,
     pub(super) tracks: HashMap<SandboxId, Track>,
     pub(super) totals: UsageTotals,
+    /// How often commands of each container had been ended for their sockets at the last sampling.
+    socket_kills: HashMap<ContainerId, u64>,
 }
 
 fn small(count: Option<u64>) -> Option<u32> {
@@ -175,6 +176,29 @@ impl UsageSample {
 }
 
 impl State {
+    /// Of which sandboxes commands were ended for their sockets since the last sampling, and how often. What was before
+    /// the first sampling counts for containers that are younger than this.
+    pub(super) fn ended_for_sockets(
+        &mut self,
+        young_usec: u64,
+        all: &[(ContainerId, Usage)],
+    ) -> Vec<(SandboxId, u64)> {
+        let mut ended = Vec::new();
+        let mut counted = HashMap::new();
+        for (container, usage) in all {
+            let Some(sandbox) = self.owners.get(container) else { continue };
+            let now = usage.socket_kills.unwrap_or(0);
+            let first = if usage.age_usec < young_usec { 0 } else { now };
+            let more = now.saturating_sub(self.socket_kills.get(container).copied().unwrap_or(first));
+            counted.insert(*container, now);
+            if more > 0 {
+                ended.push((*sandbox, more));
+            }
+        }
+        self.socket_kills = counted;
+        ended
+    }
+
     /// Takes in one sampling of all containers, and forgets what is older than `oldest`.
     pub(super) fn take(&mut self, at: i64, oldest: i64, all: &[(ContainerId, Usage)]) {
         let mut totals = UsageTotals { cpu_usec: self.totals.cpu_usec, ..UsageTotals::default() };
@@ -243,6 +267,7 @@ impl UsageNow {
             memory_limit_bytes: usage.memory_limit_bytes,
             processes_limit: usage.processes_limit,
             disk_limit_bytes: usage.disk_limit_bytes,
+            socket_kills: usage.socket_kills,
         }
     }
 }
@@ -265,6 +290,22 @@ mod tests {
         let usage_history = UsageHistory::default();
         usage_history.state().owners.extend(owners.iter().map(|(container, id)| (*container, *id)));
         usage_history
+    }
+
+    #[test]
+    fn commands_that_were_ended_for_their_sockets_are_told_once() {
+        let (mut state, container, sandbox) = (State::default(), ContainerId::random(), SandboxId::random());
+        let sampled = |age, kills| [(container, Usage { socket_kills: Some(kills), ..usage(age, 0) })];
+        assert_eq!(state.ended_for_sockets(10_000_000, &sampled(1, 1)), [], "it has no owner yet");
+        state.owners.insert(container, sandbox);
+        assert_eq!(state.ended_for_sockets(10_000_000, &sampled(2, 1)), [(sandbox, 1)]);
+        assert_eq!(state.ended_for_sockets(10_000_000, &sampled(3, 1)), []);
+        assert_eq!(state.ended_for_sockets(10_000_000, &sampled(4, 3)), [(sandbox, 2)]);
+        // The server before this one has told of it.
+        let mut later = State::default();
+        later.owners.insert(container, sandbox);
+        assert_eq!(later.ended_for_sockets(10_000_000, &sampled(100, 3)), []);
+        assert_eq!(later.ended_for_sockets(10_000_000, &sampled(101, 4)), [(sandbox, 1)]);
     }
 
     #[test]

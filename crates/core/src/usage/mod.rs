@@ -6,13 +6,21 @@
 
 mod history;
 
-use crate::{Caller, CoreSettings, Providers, operation::Operations, ports::must_exist};
-use atoll_store::{ListQuery, SandboxId, Status, Store};
+use crate::{
+    Caller, CoreSettings, Providers, events::new_event, operation::Operations, sandboxes::LARGEST_PAGE,
+};
+use atoll_store::{ActivityEntry, ActivityKind, ListQuery, SandboxId, Status, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage, time::now_ms};
+use futures_util::{StreamExt, TryStreamExt, stream};
 pub(crate) use history::UsageHistory;
 pub use history::{KEPT, UsageNow, UsageSample, UsageTotals};
 use history::{Marks, Track};
 use std::{collections::HashSet, sync::Arc, time::Duration};
+
+/// How many of a sandbox's newest activities are looked through for a command.
+const LOOKED_AT: u32 = 10;
+/// Sandboxes that are asked concurrently.
+const AT_ONCE: usize = 8;
 
 /// The figures of one sandbox.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +31,15 @@ pub struct SandboxMetrics {
     pub history: Vec<UsageSample>,
     /// Between two samples of the history.
     pub interval_seconds: u32,
+}
+
+/// What a list shows of a sandbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxUsage {
+    pub id: SandboxId,
+    /// None where it is not counted.
+    pub metrics: Option<SandboxMetrics>,
+    pub last_command: Option<ActivityEntry>,
 }
 
 /// Samples what sandboxes use, and keeps the last samples.
@@ -57,7 +74,10 @@ impl UsageMeter {
             return Err(Error::invalid("limit", format!("limit must be between 0 and {KEPT}")));
         }
         let record = self.operations.visible(caller, id).await?;
-        must_exist(&record)?;
+        if record.status == Status::Destroyed {
+            let message = format!("the sandbox {} is destroyed", id.uuid());
+            return Err(Error::new(ErrorCode::NotFound, message));
+        }
         let lacking = || Error::new(ErrorCode::Unsupported, "what sandboxes use is not counted here");
         let usages = self.providers.of(&record)?.usage().ok_or_else(lacking)?;
         let (marks, history) = self.usage.history(id, since, limit);
@@ -73,6 +93,28 @@ impl UsageMeter {
             },
         };
         Ok(SandboxMetrics { now, history, interval_seconds: self.settings.metrics_interval_seconds })
+    }
+
+    /// The figures of several sandboxes, and the command that last ran in each. Those that the caller may not see, and
+    /// destroyed ones, are left out.
+    pub async fn many(&self, caller: &Caller, ids: &[SandboxId], limit: usize) -> Result<Vec<SandboxUsage>> {
+        if ids.len() > LARGEST_PAGE as usize {
+            return Err(Error::invalid("ids", format!("ids must be at most {LARGEST_PAGE}")));
+        }
+        let one = |id: SandboxId| async move {
+            let metrics = match self.metrics(caller, id, None, limit).await {
+                Ok(metrics) => Some(metrics),
+                Err(error) if error.code == ErrorCode::Unsupported => None,
+                Err(error) if error.code == ErrorCode::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let newest = self.store.activities(id, LOOKED_AT, None).await?;
+            let last_command = newest.into_iter().find(|entry| entry.activity.kind == ActivityKind::Exec);
+            Ok(Some(SandboxUsage { id, metrics, last_command }))
+        };
+        let found: Vec<_> =
+            stream::iter(ids.iter().copied().map(one)).buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Sums over all sandboxes, as of the last sample.
@@ -105,9 +147,25 @@ impl UsageMeter {
         let all = if self.any_live().await? { self.all().await? } else { Vec::new() };
         self.find_owners(&all).await?;
         self.forget_gone(&all).await?;
+        self.tell_of_sockets(interval, &all).await?;
         let window = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).saturating_mul(KEPT as i64);
         let at = now_ms();
         self.usage.state().take(at, at.saturating_sub(window), &all);
+        Ok(())
+    }
+
+    /// Writes an event for each sandbox whose commands the launcher ended because their sockets held too much memory.
+    async fn tell_of_sockets(&self, interval: Duration, all: &[(ContainerId, Usage)]) -> Result<()> {
+        let young = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).saturating_mul(2);
+        let ended = self.usage.state().ended_for_sockets(young, all);
+        for (sandbox, times) in ended {
+            let Some(record) = self.store.sandbox(sandbox).await? else { continue };
+            let reason = "its commands were ended: their sockets held more memory than a quarter of its limit, which no \
+                          cgroup counts";
+            let data = serde_json::json!({ "times": times });
+            let event = new_event(&record.owner, Some(sandbox), "sockets_ended", Some(reason.into()), &data);
+            self.store.append_events(vec![event]).await?;
+        }
         Ok(())
     }
 

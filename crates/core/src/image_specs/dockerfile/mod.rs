@@ -7,18 +7,20 @@ mod cache;
 mod lines;
 mod words;
 
-pub use cache::{StepKey, step_keys};
+pub use cache::{StepKey, start_key, step_keys};
 
 use atoll_types::{Error, Result};
 use lines::{Line, lines};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use words::{Variables, expand, pairs, words};
 
 /// The longest Dockerfile, in bytes.
 pub const LONGEST_DOCKERFILE: usize = 256 << 10;
 /// The most steps of one.
 pub const MOST_STEPS: usize = 200;
+/// The most sources of a COPY or an ADD: each walks all files of the build.
+const MOST_SOURCES: usize = 100;
 
 /// A command in one of its two forms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,6 +56,15 @@ pub enum StepKind {
         /// The permissions that they get, in octal.
         mode: Option<String>,
     },
+    /// A file is written, as root.
+    File {
+        /// Where.
+        path: String,
+        /// What is in it.
+        content: String,
+        /// The permissions that it gets, in octal.
+        mode: Option<String>,
+    },
     /// Variables of all later steps and of sandboxes.
     Env(Vec<(String, String)>),
     /// The directory of later steps and of sandboxes.
@@ -77,6 +88,9 @@ pub struct Step {
     pub kind: StepKind,
 }
 
+/// The PATH of steps on an image that says none, and what `$PATH` means there.
+pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// A Dockerfile that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dockerfile {
@@ -88,6 +102,11 @@ pub struct Dockerfile {
 
 fn wrong(line: u32, message: impl std::fmt::Display) -> Error {
     Error::invalid("dockerfile", format!("line {line}: {message}"))
+}
+
+/// Whether a text is permissions in octal.
+pub(super) fn is_mode(text: &str) -> bool {
+    matches!(text.len(), 3 | 4) && text.bytes().all(|b| b"01234567".contains(&b))
 }
 
 /// A command that is a list of JSON, or else a line.
@@ -127,11 +146,13 @@ struct Reader {
     steps: Vec<Step>,
     /// Arguments in front of the first stage, for it alone.
     outer: Variables,
-    /// Arguments and variables of the stage.
+    /// Arguments and variables of the stage; the base's own variables are among these.
     arguments: Variables,
     variables: Variables,
     /// What the request says of arguments.
     given: BTreeMap<String, String>,
+    /// The names that ARG lines say.
+    declared: BTreeSet<String>,
 }
 
 impl Reader {
@@ -196,6 +217,7 @@ impl Reader {
                     format_args!("{:.50} is no name of an argument", name.escape_debug()),
                 ));
             }
+            self.declared.insert(name.to_owned());
             // One without a value has that of before the first stage.
             let usual = usual.or_else(|| self.outer.get(name).cloned());
             let value = self.given.get(name).cloned().or(usual);
@@ -211,15 +233,16 @@ impl Reader {
         let (found, rest) = flags(line, &["chown", "chmod"])?;
         let of = |flag: &str| found.get(flag).map(|text| self.expanded(line, text)).transpose();
         let (owner, mode) = (of("chown")?, of("chmod")?);
-        if mode.as_ref().is_some_and(|mode| {
-            !matches!(mode.len(), 3 | 4) || !mode.bytes().all(|b| b"01234567".contains(&b))
-        }) {
+        if mode.as_ref().is_some_and(|mode| !is_mode(mode)) {
             return Err(wrong(line.number, "--chmod is three or four octal digits"));
         }
         let mut all = match serde_json::from_str::<Vec<String>>(rest) {
             Ok(list) => list.iter().map(|text| self.expanded(line, text)).collect::<Result<Vec<_>>>()?,
             Err(_) => words(rest, &self.scope()).map_err(|e| wrong(line.number, e))?,
         };
+        if all.len() > MOST_SOURCES + 1 {
+            return Err(wrong(line.number, format_args!("a step copies at most {MOST_SOURCES} sources")));
+        }
         let target = all.pop().filter(|target| !target.is_empty() && !all.is_empty());
         let target = target.ok_or_else(|| {
             wrong(line.number, format_args!("{} needs a source and a target", line.keyword))
@@ -293,18 +316,52 @@ impl Reader {
     }
 }
 
+fn check_length(text: &str) -> Result<()> {
+    if text.len() <= LONGEST_DOCKERFILE {
+        return Ok(());
+    }
+    Err(Error::invalid("dockerfile", format!("a Dockerfile has at most {LONGEST_DOCKERFILE} bytes")))
+}
+
+fn no_base() -> Error {
+    Error::invalid("dockerfile", "there is no FROM")
+}
+
 impl Dockerfile {
-    /// Reads a Dockerfile, with values for its arguments.
-    pub fn parse(text: &str, arguments: BTreeMap<String, String>) -> Result<Self> {
-        if text.len() > LONGEST_DOCKERFILE {
-            let message = format!("a Dockerfile has at most {LONGEST_DOCKERFILE} bytes");
-            return Err(Error::invalid("dockerfile", message));
+    /// The image that a Dockerfile begins with. Its variables have to be known before the lines behind FROM are read.
+    pub fn base(text: &str, arguments: &BTreeMap<String, String>) -> Result<String> {
+        check_length(text)?;
+        let mut reader = Reader { given: arguments.clone(), ..Reader::default() };
+        for line in lines(text)? {
+            reader.line(&line)?;
+            if let Some(base) = reader.base {
+                return Ok(base);
+            }
         }
-        let mut reader = Reader { given: arguments, ..Reader::default() };
+        Err(no_base())
+    }
+
+    /// Reads a Dockerfile, with values for its arguments. Instructions see the variables of its base and a PATH.
+    pub fn parse(
+        text: &str,
+        arguments: BTreeMap<String, String>,
+        environment: BTreeMap<String, String>,
+    ) -> Result<Self> {
+        check_length(text)?;
+        let mut variables = environment;
+        variables.entry("PATH".into()).or_insert_with(|| USUAL_PATH.into());
+        let mut reader = Reader { given: arguments, variables, ..Reader::default() };
         for line in lines(text)? {
             reader.line(&line)?;
         }
-        let base = reader.base.ok_or_else(|| Error::invalid("dockerfile", "there is no FROM"))?;
+        if let Some(unknown) = reader.given.keys().find(|name| !reader.declared.contains(*name)) {
+            let message = format!(
+                "the Dockerfile has no ARG {:.100}, so its value would be lost",
+                unknown.escape_debug()
+            );
+            return Err(Error::invalid("args", message));
+        }
+        let base = reader.base.ok_or_else(no_base)?;
         Ok(Self { base, steps: reader.steps })
     }
 }

@@ -3,7 +3,7 @@ use atoll_types::audit::Sha256;
 use proptest::prelude::*;
 
 fn parsed(text: &str) -> Result<Dockerfile> {
-    Dockerfile::parse(text, BTreeMap::new())
+    Dockerfile::parse(text, BTreeMap::new(), BTreeMap::new())
 }
 
 fn kinds(text: &str) -> Vec<StepKind> {
@@ -108,13 +108,55 @@ fn what_is_not_supported_is_refused_with_its_line() {
 fn arguments_have_their_place() {
     let given: BTreeMap<String, String> = [("V".into(), "2".into()), ("W".into(), "given".into())].into();
     let text = "ARG V=1\nFROM a:$V\nENV BEFORE=$V\nARG V\nARG W=usual\nENV AFTER=$V-$W X=${NONE:+set}${V:+set}\nRUN x";
-    let read = Dockerfile::parse(text, given).unwrap();
+    let read = Dockerfile::parse(text, given, BTreeMap::new()).unwrap();
     assert_eq!(read.base, "a:2");
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(read.steps[0].kind, StepKind::Env(vec![pair("BEFORE", "")]));
     assert_eq!(read.steps[1].kind, StepKind::Env(vec![pair("AFTER", "2-given"), pair("X", "set")]));
     let StepKind::Run { arguments, .. } = &read.steps[2].kind else { panic!() };
     assert_eq!(arguments, &[pair("V", "2"), pair("W", "given")]);
+}
+
+#[test]
+fn a_value_that_no_line_takes_is_refused() {
+    let given: BTreeMap<String, String> = [("V".into(), "2".into()), ("LOST".into(), "x".into())].into();
+    let refused = Dockerfile::parse("ARG V\nFROM a:$V\nENV LOST=1", given, BTreeMap::new()).unwrap_err();
+    assert_eq!(refused.field.as_deref(), Some("args"));
+    assert!(refused.message.contains("no ARG LOST"), "{refused}");
+}
+
+#[test]
+fn instructions_see_the_variables_of_the_base() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let base: BTreeMap<_, _> =
+        [pair("PATH", "/base/bin"), pair("HOME_OF", "/srv/app"), pair("WHO", "app")].into();
+    let text = "ARG TAG=1\nFROM a:$TAG\nARG WHO=other\nENV PATH=/opt/x:$PATH\nENV PATH=/opt/y:$PATH\nWORKDIR $HOME_OF\n\
+                COPY a $HOME_OF/a\nUSER ${WHO}\nLABEL of=$WHO";
+    assert_eq!(Dockerfile::base(text, &BTreeMap::new()).unwrap(), "a:1");
+    let read = Dockerfile::parse(text, BTreeMap::new(), base).unwrap();
+    let kinds: Vec<StepKind> = read.steps.into_iter().map(|step| step.kind).collect();
+    let copy = StepKind::Copy {
+        sources: vec!["a".into()],
+        target: "/srv/app/a".into(),
+        unpack: false,
+        owner: None,
+        mode: None,
+    };
+    let expected = [
+        StepKind::Env(vec![pair("PATH", "/opt/x:/base/bin")]),
+        StepKind::Env(vec![pair("PATH", "/opt/y:/opt/x:/base/bin")]),
+        StepKind::Workdir("/srv/app".into()),
+        copy,
+        StepKind::User("app".into()),
+        StepKind::Label(vec![pair("of", "app")]),
+    ];
+    assert_eq!(kinds, expected);
+    // One whose base names no PATH has the usual one.
+    let set = StepKind::Env(vec![pair("PATH", &format!("/opt/x:{USUAL_PATH}"))]);
+    assert_eq!(self::kinds("FROM a\nENV PATH=/opt/x:$PATH"), [set]);
+    // The base's variables are no arguments of FROM.
+    assert!(Dockerfile::base("FROM $WHO", &BTreeMap::new()).is_err());
+    assert_eq!(Dockerfile::base("FROM a\nVOLUME x", &BTreeMap::new()).unwrap(), "a");
 }
 
 #[test]
@@ -139,7 +181,7 @@ fn variables_that_double_are_refused() {
 fn a_key_is_of_all_that_came_before() {
     let keys = |base: &str, text: &str, files: u8| {
         let steps = parsed(text).unwrap().steps;
-        step_keys(base, &steps, |_| Ok(Sha256([files; 32]))).unwrap()
+        step_keys(base, false, &steps, |_| Ok(Sha256([files; 32]))).unwrap()
     };
     let text = "FROM a\nENV A=1\nCOPY x y\nRUN z";
     let usual = keys("base", text, 1);
@@ -158,7 +200,7 @@ proptest! {
         if let Ok(read) = parsed(&text) {
             let lines = text.lines().count();
             prop_assert!(read.steps.iter().all(|step| (1..=lines).contains(&(step.line as usize))));
-            prop_assert!(step_keys("x", &read.steps, |_| Ok(Sha256([0; 32]))).is_ok());
+            prop_assert!(step_keys("x", false, &read.steps, |_| Ok(Sha256([0; 32]))).is_ok());
         }
     }
 }

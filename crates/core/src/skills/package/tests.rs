@@ -79,6 +79,13 @@ fn a_package_is_read_from_its_top_or_from_one_folder() {
             ("run.sh".to_owned(), 0o755, 10),
         ];
         assert_eq!(tar_of(&bytes), expected, "{folder}");
+        // Its SKILL.md is read without the other files: those may be broken.
+        let mut broken = bytes.clone();
+        let run = name("run.sh");
+        let at = places(&broken, run.as_bytes())[0] + run.len();
+        broken[at] ^= 0xff;
+        assert_eq!(skill_md_of(Cursor::new(&broken)).unwrap(), SKILL_MD);
+        refused(&broken);
     }
 }
 
@@ -240,5 +247,14 @@ fn no_broken_byte_breaks_the_reader() {
             bytes[at] ^= bit;
             let _ = Package::read(&bytes);
         }
+    }
+}
+
+#[test]
+fn two_archives_in_one_file_are_refused() {
+    let one = zip(&[("SKILL.md", 0o100_644, SKILL_MD.as_bytes())]);
+    let two = zip(&[("a/SKILL.md", 0o100_644, SKILL_MD.as_bytes())]);
+    for (first, second) in [(&one, &two), (&one, &one), (&two, &one)] {
+        assert_eq!(refused(&[first.as_slice(), second].concat()).field.as_deref(), Some("file"));
     }
 }

@@ -1,0 +1,246 @@
+//! What a build does, in order, whatever it was written as.
+
+use super::{
+    dockerfile::{CommandForm, Dockerfile, Step, StepKey, StepKind, start_key, step_keys},
+    templates::{Template, TemplateFile, TemplatePackages},
+};
+use atoll_types::{Error, InstalledPackage, Result, audit::Sha256};
+
+/// Most packages of a lock.
+pub const MOST_LOCKED: usize = 5000;
+/// The longest version.
+const LONGEST_VERSION: usize = 200;
+
+/// What a build begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// An image by its name.
+    Image(String),
+    /// These packages of Debian, on nothing.
+    Debian(Vec<String>),
+}
+
+/// What a build does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What it begins with.
+    pub start: Start,
+    /// What is done on that, in order.
+    pub steps: Vec<Step>,
+    /// A line for the shell that must succeed in the end.
+    pub check: Option<String>,
+    /// Exact versions that must be installed in the end.
+    pub lock: Vec<InstalledPackage>,
+    /// Whether commands are root's, whatever user the base names.
+    pub as_root: bool,
+}
+
+fn run(line: String) -> StepKind {
+    StepKind::Run { command: CommandForm::Shell(line), arguments: Vec::new() }
+}
+
+/// Whether a text is a version of any manager's, and nothing that a shell or a file of apt would read otherwise.
+pub(crate) fn is_version(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".+~:-_!".contains(&b);
+    text.len() <= LONGEST_VERSION
+        && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && text.bytes().all(plain)
+}
+
+fn check_lock(lock: &[InstalledPackage]) -> Result<()> {
+    if lock.len() > MOST_LOCKED {
+        return Err(Error::invalid("lock", format!("a lock has at most {MOST_LOCKED} packages")));
+    }
+    let wrong = |one: &&InstalledPackage| {
+        let InstalledPackage { manager, name, version } = one;
+        !matches!(manager.as_str(), "debian" | "pip" | "npm")
+            || !super::templates::is_package(name)
+            || !is_version(version)
+    };
+    match lock.iter().find(wrong) {
+        Some(InstalledPackage { manager, name, version }) => {
+            let message = format!("{manager:?} {name:?} {version:?} is no package of debian, pip or npm");
+            Err(Error::invalid("lock", message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The packages of a manager in a lock, each as `name`, `separator`, version.
+fn locked(lock: &[InstalledPackage], manager: &str, separator: &str) -> Vec<String> {
+    let own = lock.iter().filter(|one| one.manager == manager);
+    own.map(|one| format!("{}{separator}{}", one.name, one.version)).collect()
+}
+
+/// The name of a package without its version and extras.
+fn bare(package: &str) -> &str {
+    let end = package.find(['=', '~', '[', '<', '>']).unwrap_or(package.len());
+    let package = &package[..end];
+    // `@scope/name@version`
+    package.rfind('@').filter(|at| *at > 0).map_or(package, |at| &package[..at])
+}
+
+/// The packages, each with the version that the lock has for it.
+fn with_versions(names: &[String], lock: &[InstalledPackage], manager: &str, separator: &str) -> Vec<String> {
+    let of = |name: &String| {
+        let found = lock.iter().find(|one| one.manager == manager && one.name == bare(name));
+        found.map_or_else(|| name.clone(), |one| format!("{}{separator}{}", one.name, one.version))
+    };
+    names.iter().map(of).collect()
+}
+
+impl Template {
+    /// What a build of it does, with the exact versions of a lock.
+    pub fn plan(&self, lock: Vec<InstalledPackage>) -> Result<Plan> {
+        self.check()?;
+        check_lock(&lock)?;
+        let TemplatePackages { debian, pip, npm, r } = &self.packages;
+        let r = r.iter().map(|name| format!("r-cran-{}", name.to_lowercase()));
+        let debian: Vec<String> = debian.iter().cloned().chain(r).collect();
+        let debian = with_versions(&debian, &lock, "debian", "=");
+        let mut steps = Vec::new();
+        let start = match &self.base {
+            None => Start::Debian(debian),
+            Some(base) => {
+                if !debian.is_empty() {
+                    let names = debian.join(" ");
+                    steps.push(run(format!(
+                        "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {names} \
+                         && apt-get clean && rm -rf /var/lib/apt/lists/*"
+                    )));
+                }
+                Start::Image(base.clone())
+            }
+        };
+        if !pip.is_empty() {
+            // A lock has all that these need.
+            let all = locked(&lock, "pip", "==");
+            let (names, more) = if all.is_empty() { (pip.clone(), "") } else { (all, "--no-deps ") };
+            let names = names.join(" ");
+            steps.push(run(format!(
+                "python3 -m pip install --no-cache-dir --break-system-packages --root-user-action=ignore {more}{names}"
+            )));
+        }
+        if !npm.is_empty() {
+            let names = with_versions(npm, &lock, "npm", "@").join(" ");
+            steps.push(run(format!(
+                "npm install --global --no-fund --no-audit {names} && npm cache clean --force"
+            )));
+        }
+        for TemplateFile { path, content, mode } in &self.files {
+            let (path, content, mode) = (path.clone(), content.clone(), mode.clone());
+            steps.push(StepKind::File { path, content, mode });
+        }
+        if !self.env.is_empty() {
+            steps.push(StepKind::Env(self.env.clone().into_iter().collect()));
+        }
+        steps.extend(self.setup_commands.iter().cloned().map(run));
+        let steps = steps.into_iter().map(|kind| Step { line: 0, kind }).collect();
+        Ok(Plan { start, steps, check: self.ready_check.clone(), lock, as_root: true })
+    }
+}
+
+impl From<Dockerfile> for Plan {
+    fn from(file: Dockerfile) -> Self {
+        let Dockerfile { base, steps } = file;
+        Self { start: Start::Image(base), steps, check: None, lock: Vec::new(), as_root: false }
+    }
+}
+
+impl Plan {
+    /// The key of what it begins with, and the keys after each step. `base` is what identifies the image, or the archives that
+    /// packages come from.
+    pub fn keys(
+        &self,
+        base: &str,
+        digest: impl FnMut(&str) -> Result<Sha256>,
+    ) -> Result<(StepKey, Vec<StepKey>)> {
+        let first = match &self.start {
+            Start::Image(_) => base.to_owned(),
+            Start::Debian(packages) => {
+                let lock = locked(&self.lock, "debian", "=");
+                serde_json::to_string(&("debian", base, packages, lock))
+                    .map_err(|e| Error::internal(e.to_string()))?
+            }
+        };
+        Ok((start_key(&first, self.as_root), step_keys(&first, self.as_root, &self.steps, digest)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::templates, *};
+
+    fn package(manager: &str, name: &str, version: &str) -> InstalledPackage {
+        InstalledPackage { manager: manager.into(), name: name.into(), version: version.into() }
+    }
+
+    fn lines(plan: &Plan) -> Vec<String> {
+        let line = |step: &Step| match &step.kind {
+            StepKind::Run { command: CommandForm::Shell(line), .. } => Some(line.clone()),
+            _ => None,
+        };
+        plan.steps.iter().filter_map(line).collect()
+    }
+
+    fn shipped(id: &str) -> Template {
+        templates::templates().iter().find(|template| template.id == id).unwrap().clone()
+    }
+
+    #[test]
+    fn packages_of_debian_are_the_start_or_a_step() {
+        let node = shipped("node");
+        let plan = node.plan(Vec::new()).unwrap();
+        let Start::Debian(names) = &plan.start else { panic!("{plan:?}") };
+        assert!(names.contains(&"nodejs".to_owned()));
+        assert!(lines(&plan)[0].starts_with("npm install") && plan.check.is_some());
+        let Start::Debian(names) = shipped("r").plan(Vec::new()).unwrap().start else { panic!() };
+        assert!(names.contains(&"r-cran-ggplot2".to_owned()));
+        let on = Template { base: Some("box".into()), ..node };
+        let plan = on.plan(Vec::new()).unwrap();
+        assert_eq!(plan.start, Start::Image("box".into()));
+        assert!(lines(&plan)[0].contains("apt-get install") && lines(&plan)[1].starts_with("npm install"));
+    }
+
+    #[test]
+    fn a_command_of_root_and_one_of_the_bases_user_are_two_steps() {
+        let template = Template {
+            base: Some("box".into()),
+            packages: TemplatePackages::default(),
+            files: Vec::new(),
+            setup_commands: vec!["id -u > /who".into()],
+            env: [].into(),
+            ..shipped("base")
+        };
+        let of_root = template.plan(Vec::new()).unwrap();
+        let file = Dockerfile::parse("FROM box\nRUN id -u > /who", [].into(), [].into()).unwrap();
+        let of_user = Plan::from(file);
+        assert_eq!(lines(&of_root), lines(&of_user));
+        let keys = |plan: &Plan| plan.keys("base", |_| unreachable!()).unwrap().1;
+        assert_ne!(keys(&of_root), keys(&of_user));
+    }
+
+    #[test]
+    fn a_lock_says_the_versions() {
+        let lock = vec![
+            package("debian", "nodejs", "18.1"),
+            package("npm", "typescript", "5.9.3"),
+            package("pip", "numpy", "2.1.0"),
+            package("pip", "six", "1.17.0"),
+        ];
+        let node = shipped("node").plan(lock.clone()).unwrap();
+        let Start::Debian(names) = &node.start else { panic!("{node:?}") };
+        assert!(names.contains(&"nodejs=18.1".to_owned()));
+        assert!(lines(&node)[0].contains(" typescript@5.9.3 "), "{:?}", lines(&node));
+        let science = shipped("data-science").plan(lock).unwrap();
+        assert!(lines(&science)[0].ends_with("--no-deps numpy==2.1.0 six==1.17.0"));
+        assert_ne!(shipped("node").plan(Vec::new()).unwrap().keys("x", |_| unreachable!()).unwrap(), {
+            node.keys("x", |_| unreachable!()).unwrap()
+        });
+        for wrong in [package("cargo", "a", "1"), package("pip", "--pre", "1"), package("pip", "a", "1;b")] {
+            let refused = shipped("base").plan(vec![wrong]).unwrap_err();
+            assert_eq!(refused.field.as_deref(), Some("lock"));
+        }
+        assert_eq!(["@a/b@1", "c[d]", "e==1", "f"].map(bare), ["@a/b", "c", "e", "f"]);
+    }
+}

@@ -1,0 +1,125 @@
+//! What an image holds that was pulled or imported, as the databases of its package managers say: of Debian, of Alpine, and of
+//! Python packages beside those. An image that was built here is asked by its own programs instead.
+//!
+//! Everything in an image is hostile. PID 1 of a container of it reads the files, and nothing of the image runs; names and
+//! versions are checked one by one, and sizes and counts have limits.
+
+use crate::image_specs::{MOST_LOCKED, is_package, is_version};
+use atoll_egress::presets::ImageFiles;
+use atoll_types::InstalledPackage;
+use std::{collections::BTreeSet, io::Read};
+
+/// The largest database that is read.
+const LARGEST: u64 = 32 << 20;
+/// Names of one folder that are looked at.
+const MOST_NAMES: usize = 4096;
+/// Versions of Python whose folders are looked at.
+const MOST_PYTHONS: usize = 8;
+
+fn package(manager: &str, name: &str, version: &str) -> Option<InstalledPackage> {
+    let (manager, name, version) = (manager.to_owned(), name.to_owned(), version.to_owned());
+    (is_package(&name) && is_version(&version)).then_some(InstalledPackage { manager, name, version })
+}
+
+fn text(files: &dyn ImageFiles, path: &str) -> String {
+    let mut bytes = Vec::new();
+    // What was read before a failure is whole lines but for the last.
+    let _ = files.open(path, LARGEST).map(|file| file.take(LARGEST).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The value of a field in a paragraph of lines.
+fn field<'a>(paragraph: &'a str, name: &str) -> Option<&'a str> {
+    paragraph.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn of_debian(status: &str) -> impl Iterator<Item = InstalledPackage> {
+    status.split("\n\n").filter_map(|of| {
+        let installed = field(of, "Status:")?.ends_with(" installed");
+        installed.then(|| package("debian", field(of, "Package:")?, field(of, "Version:")?))?
+    })
+}
+
+fn of_alpine(installed: &str) -> impl Iterator<Item = InstalledPackage> {
+    installed.split("\n\n").filter_map(|of| package("alpine", field(of, "P:")?, field(of, "V:")?))
+}
+
+/// `NAME-VERSION.dist-info` is what pip leaves of a package.
+fn of_pip(files: &dyn ImageFiles) -> Vec<InstalledPackage> {
+    let mut found = Vec::new();
+    for root in ["/usr/local/lib", "/usr/lib", "/opt/venv/lib"] {
+        let pythons = files.names(root, MOST_NAMES).into_iter().filter(|name| name.starts_with("python3."));
+        for python in pythons.take(MOST_PYTHONS) {
+            // Debian's own are in dist-packages below /usr/lib, and are packages of Debian.
+            for below in ["site-packages", "dist-packages"] {
+                let names = files.names(&format!("{root}/{python}/{below}"), MOST_NAMES);
+                let packages =
+                    names.iter().filter_map(|name| name.strip_suffix(".dist-info")?.rsplit_once('-'));
+                found.extend(packages.filter_map(|(name, version)| package("pip", name, version)));
+            }
+        }
+    }
+    found
+}
+
+/// The packages of an image, each once, sorted.
+pub(super) fn packages(files: &dyn ImageFiles) -> Vec<InstalledPackage> {
+    let (debian, alpine) = (text(files, "/var/lib/dpkg/status"), text(files, "/lib/apk/db/installed"));
+    let all = of_debian(&debian).chain(of_alpine(&alpine)).chain(of_pip(files));
+    let key = |one: InstalledPackage| (one.manager, one.name, one.version);
+    let once: BTreeSet<_> = all.take(MOST_LOCKED).map(key).collect();
+    let of = |(manager, name, version)| InstalledPackage { manager, name, version };
+    once.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_egress::presets::FileBytes;
+    use std::collections::BTreeMap;
+
+    struct Files(BTreeMap<&'static str, &'static str>);
+
+    impl ImageFiles for Files {
+        fn open(&self, path: &str, _most: u64) -> Option<FileBytes> {
+            self.0.get(path).map(|text| Box::new(text.as_bytes()) as FileBytes)
+        }
+
+        fn names(&self, folder: &str, most: usize) -> Vec<String> {
+            let below = |path: &&&str| {
+                Some(path.strip_prefix(folder)?.strip_prefix('/')?.split('/').next()?.to_owned())
+            };
+            self.0.keys().filter_map(|path| below(&path)).take(most).collect()
+        }
+    }
+
+    #[test]
+    fn packages_are_read_from_the_databases_of_their_managers() {
+        let files = Files(BTreeMap::from([
+            (
+                "/var/lib/dpkg/status",
+                "Package: python3\nStatus: install ok installed\nVersion: 3.11.2-1+b1\nDescription: x\n Version: 9\n\n\
+                 Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n\n\
+                 Package: ../evil; rm\nStatus: install ok installed\nVersion: 1\n",
+            ),
+            ("/lib/apk/db/installed", "C:Q1abc\nP:musl\nV:1.2.4-r2\nA:x86_64\n\nP:busybox\nV:1.36.1-r15\n"),
+            ("/usr/local/lib/python3.12/site-packages/numpy-2.1.0.dist-info/METADATA", ""),
+            ("/usr/local/lib/python3.12/site-packages/numpy-2.1.0.dist-info/RECORD", ""),
+            ("/usr/local/lib/python3.12/site-packages/numpy/x", ""),
+        ]));
+        let found: Vec<String> = packages(&files)
+            .iter()
+            .map(|one| format!("{} {} {}", one.manager, one.name, one.version))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "alpine busybox 1.36.1-r15",
+                "alpine musl 1.2.4-r2",
+                "debian python3 3.11.2-1+b1",
+                "pip numpy 2.1.0"
+            ]
+        );
+        assert_eq!(packages(&Files(BTreeMap::new())), []);
+    }
+}
