@@ -1,5 +1,10 @@
 //! Tools beyond the six, where the operator wants them: commands in the background, addresses of what listens inside,
-//! and snapshots of a session's files.
+//! and snapshots of a session's files. Those for forks and volumes are in [`storage`], the rest of those for snapshots in [`snapshots`],
+//! and a file's story in [`history`].
+
+mod history;
+mod snapshots;
+mod storage;
 
 use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate, NewSnapshot, RollbackOptions};
@@ -8,8 +13,7 @@ use atoll_tool_sessions::{
     tools::check::{Checked, InputProblem, parse},
 };
 use atoll_types::{
-    Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, SnapshotId, SnapshotQuery, SnapshotRecord,
-    names,
+    Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, SnapshotQuery, SnapshotRecord, names,
 };
 use rmcp::model::Tool;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -33,6 +37,26 @@ names!(
         ListSnapshots = "list_snapshots",
         /// Makes the files what they were.
         RollBack = "roll_back",
+        /// Makes a session of another one.
+        ForkSession = "fork_session",
+        /// Makes a volume.
+        CreateVolume = "create_volume",
+        /// Lists the owner's volumes.
+        ListVolumes = "list_volumes",
+        /// Deletes a volume.
+        DeleteVolume = "delete_volume",
+        /// Makes a session with volumes.
+        CreateWithVolumes = "create_session_with_volumes",
+        /// Compares kept files.
+        DiffSnapshot = "diff_snapshot",
+        /// Deletes kept files.
+        DeleteSnapshot = "delete_snapshot",
+        /// Gives a volume another limit.
+        ResizeVolume = "resize_volume",
+        /// Gives kept files another label.
+        LabelSnapshot = "label_snapshot",
+        /// Tells what changed a file.
+        FileHistory = "file_history",
     }
 );
 
@@ -98,6 +122,9 @@ struct CreateSnapshot {
 struct ListSnapshots {
     /// The session, as create_session returned it.
     session_id: String,
+    /// How many of the newest to leave out; `next_offset` of the answer before, to read on.
+    #[serde(default)]
+    offset: u64,
 }
 
 /// What roll_back wants.
@@ -110,6 +137,8 @@ struct RollBack {
     /// Whether the variables that were kept with the snapshot come back too; false where left out, and variables are lost.
     #[serde(default)]
     kernels: bool,
+    /// Whether the files as they are now are kept in a snapshot first; true where left out.
+    keep_before: Option<bool>,
 }
 
 /// A session's files as they were.
@@ -149,13 +178,15 @@ struct SnapshotList {
     snapshots: Vec<SnapshotInfo>,
     /// How many there are.
     total: u64,
+    /// Where to read on; null at the end.
+    next_offset: Option<u64>,
 }
 
 /// A session that was rolled back.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RollbackReply {
     success: bool,
-    /// The snapshot of the files as they were before.
+    /// The snapshot of the files as they were before, if one was wanted.
     before: Option<SnapshotInfo>,
 }
 
@@ -280,8 +311,8 @@ pub(crate) fn tools() -> Vec<Tool> {
                 kept too with `kernels`, until the session's container ends.";
     let kept = "Lists the snapshots of a session, the newest first.";
     let back = "Makes the files of a session what they were at a snapshot. Commands and code that run end, and variables are \
-                lost, unless they were kept with the snapshot and `kernels` is true. The files as they were before are kept in a snapshot, which the answer names.";
-    vec![
+                lost, unless they were kept with the snapshot and `kernels` is true. The files as they were before are kept in a snapshot, which the answer names, unless `keep_before` is false.";
+    let mut all = vec![
         tool(
             ExtraTool::CreateSnapshot.as_str(),
             "Keep the files as they are",
@@ -338,7 +369,11 @@ pub(crate) fn tools() -> Vec<Tool> {
             schema::<Address>(),
             plain,
         ),
-    ]
+    ];
+    all.extend(storage::tools(plain));
+    all.extend(snapshots::tools(plain));
+    all.push(history::tool_of(plain));
+    all
 }
 
 fn command_id(text: &str) -> Result<ExecId> {
@@ -371,6 +406,16 @@ impl Extra {
             ExtraTool::CreateSnapshot => self.create_snapshot(who, arguments).await,
             ExtraTool::ListSnapshots => self.list_snapshots(who, arguments).await,
             ExtraTool::RollBack => self.roll_back(who, arguments).await,
+            ExtraTool::ForkSession => self.fork_session(who, arguments).await,
+            ExtraTool::CreateVolume => self.create_volume(who, arguments).await,
+            ExtraTool::ListVolumes => self.list_volumes(who, arguments).await,
+            ExtraTool::DeleteVolume => self.delete_volume(who, arguments).await,
+            ExtraTool::CreateWithVolumes => self.create_with_volumes(who, arguments).await,
+            ExtraTool::DiffSnapshot => self.diff_snapshot(who, arguments).await,
+            ExtraTool::DeleteSnapshot => self.delete_snapshot(who, arguments).await,
+            ExtraTool::ResizeVolume => self.resize_volume(who, arguments).await,
+            ExtraTool::LabelSnapshot => self.label_snapshot(who, arguments).await,
+            ExtraTool::FileHistory => self.file_history(who, arguments).await,
         };
         done.unwrap_or_else(|wrongs| ToolReply::invalid(&wrongs))
     }
@@ -448,23 +493,23 @@ impl Extra {
         who: &ToolCaller,
         arguments: Value,
     ) -> Result<ToolReply, Vec<InputProblem>> {
-        let ListSnapshots { session_id } = parse(arguments)?;
+        let ListSnapshots { session_id, offset } = parse(arguments)?;
         let work = |sandbox| async move {
-            let query = SnapshotQuery { sandbox, offset: 0, limit: MOST_SNAPSHOTS };
+            let query = SnapshotQuery { sandbox, offset, limit: MOST_SNAPSHOTS };
             let page = self.core.snapshots.list(&who.caller, query).await?;
-            let snapshots = page.items.into_iter().map(SnapshotInfo::from).collect();
-            json_of(&SnapshotList { success: true, snapshots, total: page.total })
+            let snapshots: Vec<_> = page.items.into_iter().map(SnapshotInfo::from).collect();
+            let next = offset.saturating_add(snapshots.len() as u64);
+            let next_offset = (!snapshots.is_empty() && next < page.total).then_some(next);
+            json_of(&SnapshotList { success: true, snapshots, total: page.total, next_offset })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
     async fn roll_back(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
-        let RollBack { session_id, snapshot_id, kernels } = parse(arguments)?;
-        let options = RollbackOptions { kernels, ..RollbackOptions::default() };
+        let RollBack { session_id, snapshot_id, kernels, keep_before } = parse(arguments)?;
+        let options = RollbackOptions { kernels, keep_before: keep_before.unwrap_or(true) };
         let work = |sandbox| async move {
-            let missing =
-                || Error::new(ErrorCode::NotFound, "there is no snapshot with this id in this session");
-            let to: SnapshotId = snapshot_id.parse().map_err(|_| missing())?;
+            let to = snapshots::snapshot_of(&snapshot_id)?;
             let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to, options).await?;
             json_of(&RollbackReply { success: true, before: rolled.before.map(SnapshotInfo::from) })
         };

@@ -36,8 +36,8 @@ pub(crate) struct Hub(Mutex<Vec<(ThreadKey, mpsc::Sender<Telling>)>>);
 
 impl Hub {
     /// The exports of a thread changed. Returns when the listeners have notified their clients, or take too
-    /// long.
-    pub(crate) async fn changed(&self, who: &ToolCaller) {
+    /// long, and says whether there are any.
+    pub(crate) async fn changed(&self, who: &ToolCaller) -> bool {
         let (telling, mut told) = mpsc::channel(1);
         {
             let place = ThreadKey::of(who);
@@ -48,8 +48,10 @@ impl Hub {
                 let _ = listener.try_send(Telling::clone(&telling));
             }
         }
+        let any = telling.strong_count() > 1;
         drop(telling);
         let _ = timeout(PATIENCE, told.recv()).await;
+        any
     }
 
     /// Listens to a thread from now on.
@@ -86,7 +88,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_hears_of_its_own_thread_before_the_answer() {
         let hub = Arc::new(Hub::default());
-        hub.changed(&who("nobody")).await;
+        assert!(!hub.changed(&who("nobody")).await);
         let mut mine = hub.listen(&who("mine"));
         hub.changed(&who("other")).await;
         assert!(mine.0.is_empty());
@@ -99,7 +101,7 @@ mod tests {
             drop(telling);
             mine
         });
-        hub.changed(&who("mine")).await;
+        assert!(hub.changed(&who("mine")).await);
         assert!(told.load(Ordering::SeqCst), "the client was told before the call went on");
         drop(listening.await.unwrap());
         hub.changed(&who("mine")).await;

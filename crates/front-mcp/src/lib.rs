@@ -17,5 +17,5 @@ mod tools;
 
 pub use http::{Http, PATH};
 pub use server::ServerContext;
-pub use settings::{McpSettings, SESSIONS_PER_KEY, VANISHED_SECONDS};
+pub use settings::{IDLE_SECONDS, McpSettings, SESSIONS_PER_KEY, VANISHED_SECONDS};
 pub use stdio::serve as serve_stdio;

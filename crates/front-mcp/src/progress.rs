@@ -9,6 +9,9 @@ use std::{
 
 /// How often progress is sent.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
+/// When progress of code is sent first over HTTP: an answer after progress is an event, and clients bound how long
+/// one may be; a picture that code shows soon comes as JSON.
+pub(crate) const LATE: Duration = Duration::from_secs(10);
 /// The most characters of a line that are sent.
 const LINE: usize = 200;
 

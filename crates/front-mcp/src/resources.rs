@@ -2,7 +2,7 @@
 //! file in an exported folder can be read by its own address, which the template describes.
 
 use atoll_tool_sessions::{Export, Sessions, ToolCaller};
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, text::unhex};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::{
     ErrorData,
@@ -82,7 +82,7 @@ fn parse(uri: &str) -> Option<(String, String)> {
         bytes.push(match byte {
             b'%' => {
                 let pair = [from.next()?, from.next()?];
-                u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?
+                unhex(std::str::from_utf8(&pair).ok()?)?.pop()?
             }
             other => other,
         });

@@ -4,9 +4,10 @@
 
 use crate::{
     extra::{Extra, ExtraTool},
+    http::Outbox,
     hub::Hub,
     log::Log,
-    progress::{EVERY, Heard},
+    progress::{EVERY, Heard, LATE},
     resources, result,
     settings::McpSettings,
     tools,
@@ -19,7 +20,7 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+        ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
         ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
         SetLevelRequestParams, SubscriptionFilter, Tool,
     },
@@ -31,6 +32,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 /// How often an idle connection is checked.
 const LOOK: Duration = Duration::from_secs(30);
+/// In `_meta` of a result: the call changed the list of resources, and those who listen to it were notified before.
+const CHANGES_TOLD: &str = "atoll/list_changed";
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
 /// What all connections have in common.
@@ -72,6 +75,8 @@ pub(crate) struct Asked {
     pub(crate) who: ToolCaller,
     /// Cancelled when the client that waits for the answer is gone.
     pub(crate) gone: CancellationToken,
+    /// What its session has not sent yet.
+    pub(crate) outbox: Option<Arc<Outbox>>,
 }
 
 fn asked(extensions: &rmcp::model::Extensions) -> Option<Asked> {
@@ -117,7 +122,7 @@ impl Server {
         let mut call: Pin<Box<dyn Future<Output = ToolReply> + Send + '_>> = Box::pin(call);
         tokio::select! {
             reply = &mut call => return reply,
-            () = self.tell(&heard, context) => {}
+            () = self.tell(name, &heard, context) => {}
             () = context.ct.cancelled() => {}
             () = self.gone.cancelled() => {}
             () = left.cancelled() => {}
@@ -127,9 +132,11 @@ impl Server {
     }
 
     /// Sends progress as long as the call runs.
-    async fn tell(&self, heard: &Heard, context: &RequestContext<RoleServer>) {
+    async fn tell(&self, name: &str, heard: &Heard, context: &RequestContext<RoleServer>) {
         let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
-        let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
+        let shows = name.parse() == Ok(sessions::Tool::ExecuteCode);
+        let first = if self.fixed.is_none() && shows { LATE } else { EVERY };
+        let mut ticks = interval_at(Instant::now() + first, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -140,15 +147,14 @@ impl Server {
         }
     }
 
-    /// Notifies the listeners where a call may have changed the exports, before the call answers.
-    async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) {
+    /// Notifies the listeners where a call may have changed the exports, before the call answers. Returns whether there
+    /// were any.
+    async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) -> bool {
         let tool = name.parse::<sessions::Tool>().ok();
         let exported = tool == Some(sessions::Tool::ExportFiles) && reply.failure.is_none();
         let gone = tool == Some(sessions::Tool::StopSession) && reply.value["success"] == true;
         let died = reply.failure == Some(FailureKind::SessionDied);
-        if exported || gone || died {
-            self.face.hub.changed(who).await;
-        }
+        (exported || gone || died) && self.face.hub.changed(who).await
     }
 }
 
@@ -194,8 +200,14 @@ impl ServerHandler for Server {
         let session = arguments["session_id"].as_str().map(str::to_owned);
         let reply = self.run(&who, &tool.name, arguments, &context).await;
         self.log.tell(&context, &tool.name, session.as_deref(), &reply).await;
-        self.note_exports(&who, &tool.name, &reply).await;
-        Ok(result::result(reply).into())
+        let told = self.note_exports(&who, &tool.name, &reply).await;
+        let mut result = result::result(reply);
+        if told && self.fixed.is_none() {
+            // The notification comes by another connection: a client that makes one of both can wait for it.
+            let mark = [(CHANGES_TOLD.to_owned(), Value::Bool(true))];
+            result.meta = Some(MetaObject(mark.into_iter().collect()));
+        }
+        Ok(result.into())
     }
 
     async fn list_resources(
@@ -235,16 +247,19 @@ impl ServerHandler for Server {
 
     /// From here on the client is notified when the thread's exports change.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Some(who) = self.fixed.clone().or_else(|| asked(&context.extensions).map(|asked| asked.who))
-        else {
-            return;
-        };
+        let asked = asked(&context.extensions);
+        let outbox = asked.as_ref().and_then(|asked| asked.outbox.clone());
+        let Some(who) = self.fixed.clone().or(asked.map(|asked| asked.who)) else { return };
         let mut changes = self.face.hub.listen(&who);
         while !context.peer.is_transport_closed() {
             // The SDK does not report that the connection is gone, so it is checked.
             match timeout(LOOK, changes.next()).await {
                 Err(_) => {}
-                Ok(Some(_telling)) if context.peer.notify_resource_list_changed().await.is_ok() => {}
+                Ok(Some(telling)) if context.peer.notify_resource_list_changed().await.is_ok() => {
+                    if let Some(outbox) = &outbox {
+                        outbox.until_sent(telling);
+                    }
+                }
                 Ok(_) => break,
             }
         }

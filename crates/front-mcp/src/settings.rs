@@ -9,6 +9,9 @@ pub const SESSIONS_PER_KEY: usize = 64;
 /// moment.
 pub const VANISHED_SECONDS: u32 = 300;
 
+/// When a session that is not used is ended.
+pub const IDLE_SECONDS: u32 = 1800;
+
 /// What the operator decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
@@ -23,6 +26,8 @@ pub struct McpSettings {
     pub sessions_per_key: usize,
     /// After how many seconds without a stream or a request a client that listened before has vanished.
     pub vanished_seconds: u32,
+    /// After how many seconds without a stream or a request any session is ended.
+    pub idle_seconds: u32,
 }
 
 impl Default for McpSettings {
@@ -33,6 +38,7 @@ impl Default for McpSettings {
             allowed_hosts: Vec::new(),
             sessions_per_key: SESSIONS_PER_KEY,
             vanished_seconds: VANISHED_SECONDS,
+            idle_seconds: IDLE_SECONDS,
         }
     }
 }

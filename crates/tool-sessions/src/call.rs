@@ -9,6 +9,7 @@ use atoll_types::{Error, ErrorCode};
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 impl Sessions {
     /// One of the six by its name, with unchecked JSON. It never fails: every failure is a reply.
@@ -26,7 +27,22 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> ToolReply {
-        let answer = self.carry(who, tool, arguments, listener, cancel).await;
+        let answer = self.carry(who, tool, arguments, None, listener, cancel).await;
+        self.told(who, answer).await
+    }
+
+    /// The same under an id of the caller: a command or a cell of this id that runs or ran is joined and not run again, also
+    /// after a restart of the server. What a command prints is progress too.
+    pub async fn call_as(
+        &self,
+        who: &ToolCaller,
+        id: Uuid,
+        tool: &str,
+        arguments: Value,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> ToolReply {
+        let answer = self.carry(who, tool, arguments, Some(id), listener, cancel).await;
         self.told(who, answer).await
     }
 
@@ -38,8 +54,19 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> ToolReply {
-        let answer = self.code(who, input, listener, cancel).boxed().await;
+        let answer = self.code(who, input, None, listener, cancel).boxed().await;
         self.told(who, answer).await
+    }
+
+    /// The arguments with the operator's timeout, where they name none.
+    fn timed(&self, mut arguments: Value) -> Value {
+        if let Some(timeout) = arguments.as_object_mut().map(|fields| fields.entry("timeout")) {
+            let timeout = timeout.or_insert(Value::Null);
+            if timeout.is_null() {
+                *timeout = self.settings.timeout_seconds.into();
+            }
+        }
+        arguments
     }
 
     async fn carry(
@@ -47,6 +74,7 @@ impl Sessions {
         who: &ToolCaller,
         tool: &str,
         arguments: Value,
+        id: Option<Uuid>,
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> ToolResult {
@@ -57,13 +85,19 @@ impl Sessions {
         })?;
         // Code is interrupted and replies; any other future is dropped and cleans up after itself.
         if tool == Tool::ExecuteCode {
-            return self.code(who, &check::parse(arguments)?, listener, cancel).boxed().await;
+            return self.code(who, &check::parse(self.timed(arguments))?, id, listener, cancel).boxed().await;
+        }
+        if let (Tool::ExecuteTerminal, Some(id)) = (tool, id) {
+            let input = check::parse(self.timed(arguments))?;
+            return self.joined_terminal(who, input, id, listener, cancel).boxed().await;
         }
         // Each on the heap: together they would fill a thread's stack.
         let work = async {
             match tool {
                 Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).boxed().await,
-                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).boxed().await,
+                Tool::ExecuteTerminal => {
+                    self.terminal(who, check::parse(self.timed(arguments))?).boxed().await
+                }
                 Tool::ImportFiles => self.import(who, check::parse(arguments)?).boxed().await,
                 Tool::ExportFiles => self.export(who, check::parse(arguments)?).boxed().await,
                 Tool::StopSession => self.stop(who, check::parse(arguments)?).boxed().await,

@@ -27,14 +27,15 @@ fn random_id() -> ToolSessionId {
 }
 
 impl Sessions {
-    /// Takes a slot for a session that is to be made. Where the owner has no more of them, the call waits for
-    /// one: calls of the same owner in the order in which they came, each for as long as a sandbox waits for
-    /// room on the machine.
+    /// Takes a slot for a session that is to be made. Where the owner has no more of them, it takes that of a
+    /// session whose client has gone; where there is none, the call waits for one: calls of the same owner in the
+    /// order in which they came, each for as long as a sandbox waits for room on the machine.
     pub(crate) async fn take_reservation(
         &self,
         who: &ToolCaller,
         input: &CreateSession,
     ) -> Result<ToolSession, Failure> {
+        self.client_came(who);
         let runtime_settings = self.core.settings.now();
         let until = Instant::now() + Duration::from_secs(runtime_settings.admission_wait_seconds.into());
         let turns = self.seating.of(&who.caller.owner);
@@ -45,13 +46,12 @@ impl Sessions {
         loop {
             match self.seat(who, input, &runtime_settings).await? {
                 Ok(session) => return Ok(session),
-                Err(full) if self.lose_ended(who).await? == 0 => match full {
-                    // Only this conversation itself can free one of its own slots.
-                    SessionSlot::ThreadFull => return Err(refused(full, &runtime_settings)),
-                    _ if Instant::now() >= until => return Err(refused(full, &runtime_settings)),
-                    _ => sleep(LOOK).await,
-                },
-                Err(_) => {}
+                Err(_) if self.lose_ended(who).await? > 0 => {}
+                // Only this conversation itself can free one of its own slots.
+                Err(full @ SessionSlot::ThreadFull) => return Err(refused(full, &runtime_settings)),
+                Err(_) if self.end_left(who).await? => {}
+                Err(full) if Instant::now() >= until => return Err(refused(full, &runtime_settings)),
+                Err(_) => sleep(LOOK).await,
             }
         }
     }

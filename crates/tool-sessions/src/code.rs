@@ -14,21 +14,25 @@ use crate::{
 };
 use atoll_core::{
     CellError, CellErrorKind, CellEvent, CellFollow, CellReport, CellRequest, CellStream, CellTarget,
-    Display, OutputLimits,
+    Display, KernelInfo,
 };
 use atoll_store::ToolSession;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 /// How long a cell that was interrupted may take to end.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So often it is interrupted before its interpreter is started anew.
+const INTERRUPTS: u32 = 3;
 
 impl Sessions {
     pub(crate) async fn code(
         &self,
         who: &ToolCaller,
         input: &ExecuteCode,
+        id: Option<Uuid>,
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> ToolResult {
@@ -38,13 +42,18 @@ impl Sessions {
             target: CellTarget::Default(language(runtime(&session))),
             code: input.code.clone(),
             timeout_seconds: Some(input.timeout.into()),
-            limits: OutputLimits::default(),
-            id: None,
+            limits: self.settings.output,
+            id: id.map(CellId::from_uuid),
+            result_variable: false,
         };
         let ran = self.run(who, &session, &request, listener, cancel).await;
         self.touch(&session).await;
         match ran {
             Ok(report) => self.answer(who, &session, report).await,
+            // The kernel manager ended, and all interpreters with it: as if this one had ended at the code.
+            Err(error) if error.code == ErrorCode::KernelDied && self.ended(&session).await.is_none() => {
+                self.answer(who, &session, lost(&session, &error)).await
+            }
             Err(error) => Err(self.failed_in(&session, error).await),
         }
     }
@@ -62,14 +71,51 @@ impl Sessions {
             report = to_the_end(&mut follow, listener) => return report,
             () = cancel.cancelled() => {}
         }
-        if let Some(kernel) = session.kernel {
-            self.core.kernels.interrupt(&who.caller, session.sandbox, kernel).await?;
-        }
-        let late = |_| Error::new(ErrorCode::Timeout, "the code was interrupted and has not ended yet");
-        tokio::time::timeout(PATIENCE, to_the_end(&mut follow, &mut |_| {})).await.map_err(late)?
+        self.end_cell(who, session, request, &mut follow).await
     }
 
-    async fn answer(&self, who: &ToolCaller, session: &ToolSession, report: CellReport) -> ToolResult {
+    /// Ends a cell whose call was cancelled: interrupted, and where it goes on although it was, with its interpreter.
+    async fn end_cell(
+        &self,
+        who: &ToolCaller,
+        session: &ToolSession,
+        request: &CellRequest,
+        follow: &mut CellFollow,
+    ) -> Result<CellReport> {
+        for _ in 0..INTERRUPTS {
+            // Again each time: a cell that waited for another of its interpreter has not heard of the first.
+            if let Some(kernel) = self.kernel_of(who, session, request, follow.cell).await? {
+                self.core.kernels.interrupt(&who.caller, session.sandbox, kernel).await?;
+            }
+            if let Ok(report) = tokio::time::timeout(PATIENCE, to_the_end(follow, &mut |_| {})).await {
+                return report;
+            }
+        }
+        let late = || Error::new(ErrorCode::Timeout, "the code was interrupted and has not ended yet");
+        let kernel = self.kernel_of(who, session, request, follow.cell).await?.ok_or_else(late)?;
+        self.core.kernels.restart(&who.caller, session.sandbox, kernel).await?;
+        tokio::time::timeout(PATIENCE, to_the_end(follow, &mut |_| {})).await.map_err(|_| late())?
+    }
+
+    /// The interpreter of a cell: the one that runs it; or where that is not seen the session's, or its language's.
+    async fn kernel_of(
+        &self,
+        who: &ToolCaller,
+        session: &ToolSession,
+        request: &CellRequest,
+        cell: CellId,
+    ) -> Result<Option<KernelId>> {
+        let all = self.core.kernels.list(&who.caller, session.sandbox).await?;
+        let running = all.iter().find(|kernel| kernel.running == Some(cell));
+        let default = |kernel: &&KernelInfo| {
+            kernel.default
+                && matches!(&request.target, CellTarget::Default(language) if *language == kernel.language)
+        };
+        let usual = running.or_else(|| all.iter().find(default));
+        Ok(usual.map(|kernel| kernel.kernel).or(session.kernel))
+    }
+
+    async fn answer(&self, who: &ToolCaller, session: &ToolSession, mut report: CellReport) -> ToolResult {
         let died = report.error.as_ref().is_some_and(|error| error.kind == CellErrorKind::KernelDied);
         if report.death.is_some() || died && !report.restarted {
             if let Err(error) = self.revive(who, session).await
@@ -78,6 +124,8 @@ impl Sessions {
                 return Err(lost);
             }
         } else if !died && session.kernel != Some(report.kernel) {
+            // Another interpreter than before: that one was lost between two calls.
+            report.state_lost |= session.kernel.is_some();
             self.store.start_tool_session(session.id, report.kernel).await?;
         }
         Ok(ToolReply::of_code(&executed(report)))
@@ -99,6 +147,27 @@ impl Sessions {
         let kernel = self.core.kernels.start(&who.caller, session.sandbox, &request).await?;
         self.store.start_tool_session(session.id, kernel.kernel).await?;
         Ok(())
+    }
+}
+
+/// The report of code whose interpreter ended with all others.
+fn lost(session: &ToolSession, error: &Error) -> CellReport {
+    CellReport {
+        kernel: session.kernel.unwrap_or_else(|| KernelId::from_uuid(Uuid::nil())),
+        success: false,
+        stdout: String::new(),
+        stderr: String::new(),
+        result: None,
+        error: Some(CellError::kernel_died(&error.message)),
+        display_outputs: Vec::new(),
+        execution_count: 0,
+        duration_us: 0,
+        timed_out: false,
+        interrupted: false,
+        state_lost: true,
+        restarted: false,
+        death: None,
+        truncated: false,
     }
 }
 

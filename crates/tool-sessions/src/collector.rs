@@ -124,8 +124,12 @@ impl Sessions {
         let orphan = seconds(runtime_settings.tool_sessions_orphan_seconds);
         for sandbox in &labelled {
             let known = sessions.iter().any(|session| session.sandbox == sandbox.id);
-            if !known && clock.age(sandbox.created_at) >= orphan {
-                self.core.sandboxes.end(sandbox.id, "its tool session is gone").await?;
+            // One that cannot be ended is tried again by the next pass, and keeps none of the others.
+            if !known
+                && clock.age(sandbox.created_at) >= orphan
+                && let Err(error) = self.core.sandboxes.end(sandbox.id, "its tool session is gone").await
+            {
+                tracing::warn!(sandbox = %sandbox.id, %error, "a sandbox without its tool session cannot be ended");
             }
         }
         self.forget_threads(clock, &runtime_settings).await
@@ -153,7 +157,10 @@ impl Sessions {
     /// Removes threads without sessions that were unused for long, with their uploads.
     async fn forget_threads(&self, clock: &Clock, runtime_settings: &RuntimeSettings) -> Result<()> {
         let retention = seconds(runtime_settings.tool_sessions_thread_retention_seconds);
-        for thread in self.store.tool_threads().await? {
+        let threads = self.store.tool_threads().await?;
+        let with_sessions = threads.iter().filter(|thread| thread.sessions > 0);
+        self.left.retain(&with_sessions.map(|t| (t.owner.clone(), t.thread.clone())).collect());
+        for thread in threads {
             if thread.sessions > 0 || clock.age(thread.active_at) < retention {
                 continue;
             }
@@ -166,7 +173,9 @@ impl Sessions {
                 self.store.remove_tool_thread(&thread.owner, &thread.thread).await?;
                 Ok(())
             };
-            self.core.operations.carry_out(&caller, operation, forgetting).await?;
+            if let Err(error) = self.core.operations.carry_out(&caller, operation, forgetting).await {
+                tracing::warn!(thread = thread.thread, %error, "a conversation left alone cannot be removed");
+            }
         }
         Ok(())
     }

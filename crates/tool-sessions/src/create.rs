@@ -1,9 +1,11 @@
 //! Making a session: a slot, a sandbox, packages, an interpreter; in this order, and all of it or nothing.
-//! Packages are the exception: a failed installation is reported and fails nothing.
+//! Packages are the exception: a failed installation is reported and fails nothing. A session that is made of another one has
+//! its files, and so its packages.
 
 use crate::{
     LABEL, Listener, Progress, Sessions, THREAD_LABEL, ToolCaller, ToolReply, active,
     failure::{Failure, ToolResult},
+    runtime,
     tools::{
         input::{CreateSession, NetworkAccess, Runtime},
         output::{SessionCreated, SessionStatus},
@@ -11,11 +13,13 @@ use crate::{
     truncate,
 };
 use atoll_core::{
-    ActivityGuard, CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Language, Mode,
-    OutputTail, RuntimeSettings, SessionNetwork,
+    ActivityGuard, AttachVolume, CreateSandbox, Dependencies, ExtensionOperation, ForkSandbox, KernelRequest,
+    Language, Mode, OutputTail, RuntimeSettings, SessionNetwork,
 };
-use atoll_store::ToolSession;
-use atoll_types::{Limits, Operation, Result};
+use atoll_store::{SandboxId, ToolSession};
+use atoll_types::{AutoSnapshot, Limits, Operation, PathRules, Result, SnapshotId};
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
@@ -45,6 +49,27 @@ impl Drop for SessionInProgress {
     }
 }
 
+/// Volumes, path rules and snapshots of a new session's sandbox.
+#[derive(Debug, Default)]
+pub struct SessionStorage {
+    /// Volumes of the caller's owner.
+    pub volumes: Vec<AttachVolume>,
+    /// Whose storage is attached.
+    pub tenant_id: Option<String>,
+    /// Paths that commands only read, write, or do not see.
+    pub filesystem: PathRules,
+    /// Before what a snapshot is made.
+    pub auto_snapshot: AutoSnapshot,
+}
+
+/// What the sandbox of a new session begins with.
+pub(crate) enum Origin {
+    /// Nothing but these.
+    New(SessionStorage),
+    /// The files of another session, now or at a snapshot.
+    Fork(SandboxId, Option<SnapshotId>),
+}
+
 /// The kernel's name of a language.
 pub(crate) fn language(runtime: Runtime) -> Language {
     match runtime {
@@ -58,6 +83,12 @@ pub(crate) fn language(runtime: Runtime) -> Language {
 pub(crate) fn kernel_request(runtime: Runtime) -> KernelRequest {
     let language = language(runtime);
     KernelRequest { language, default: true, working_directory: None, env_vars: Default::default() }
+}
+
+/// The labels of a session's sandbox.
+fn labels(session: &ToolSession) -> BTreeMap<String, String> {
+    let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
+    labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn limits(runtime_settings: &RuntimeSettings) -> Limits {
@@ -78,12 +109,48 @@ impl Sessions {
         input: CreateSession,
         listener: Listener<'_>,
     ) -> ToolResult {
-        let operation = ExtensionOperation::new(Operation::SessionCreate)
+        self.create_from(who, input, Origin::New(SessionStorage::default()), listener).await
+    }
+
+    /// Makes a session with volumes, path rules and snapshots of its own.
+    pub async fn create_with_volumes(
+        &self,
+        who: &ToolCaller,
+        input: CreateSession,
+        storage: SessionStorage,
+    ) -> ToolReply {
+        let made = self.create_from(who, input, Origin::New(storage), &mut |_| {}).boxed().await;
+        self.told(who, made).await
+    }
+
+    /// Makes a session with the files of another one, now or at a snapshot. Its variables are its own.
+    pub async fn fork(&self, who: &ToolCaller, id: &str, snapshot: Option<SnapshotId>) -> ToolReply {
+        let forked = async {
+            let (of, _using) = self.use_session(who, id).await?;
+            let (language, dependencies) = (runtime(&of), of.dependencies);
+            let input = CreateSession { language, dependencies, ..CreateSession::default() };
+            self.create_from(who, input, Origin::Fork(of.sandbox, snapshot), &mut |_| {}).await
+        };
+        let forked = forked.boxed().await;
+        self.told(who, forked).await
+    }
+
+    pub(crate) async fn create_from(
+        &self,
+        who: &ToolCaller,
+        input: CreateSession,
+        origin: Origin,
+        listener: Listener<'_>,
+    ) -> ToolResult {
+        let mut operation = ExtensionOperation::new(Operation::SessionCreate)
             .with(input.language.as_str())
             .and("thread", &who.thread);
+        if let Origin::Fork(of, _) = &origin {
+            operation = operation.and("fork_of", of.uuid());
+        }
         let mut failure = None;
         let made = async {
-            self.make(who, &input, listener).await.map_err(|failed| {
+            self.make(who, &input, origin, listener).await.map_err(|failed| {
                 let error = match &failed {
                     Failure::Other { error, .. } => error.clone(),
                     Failure::Invalid(_) => atoll_types::Error::internal("an input was not checked"),
@@ -105,13 +172,24 @@ impl Sessions {
         &self,
         who: &ToolCaller,
         input: &CreateSession,
+        origin: Origin,
         listener: Listener<'_>,
     ) -> Result<SessionCreated, Failure> {
         let session = self.take_reservation(who, input).await?;
         let (sessions, _using) = (self.clone(), self.core.sandboxes.keep_active(session.sandbox));
         let making = SessionInProgress { sessions, session: Some(session.clone()), _using };
-        self.make_sandbox(who, &session, input).await?;
-        let stderr = self.install(who, &session, input, listener).await?;
+        let stderr = match origin {
+            Origin::New(storage) => {
+                self.make_sandbox(who, &session, input, storage).await?;
+                self.install(who, &session, input, listener).await?
+            }
+            Origin::Fork(of, snapshot) => {
+                let request =
+                    ForkSandbox { snapshot, labels: Some(labels(&session)), ..ForkSandbox::default() };
+                self.core.sandboxes.fork_with_id(&who.caller, of, session.sandbox, request).await?;
+                None
+            }
+        };
         let request = kernel_request(input.language);
         let kernel = self.core.kernels.start(&who.caller, session.sandbox, &request).await?;
         self.store.start_tool_session(session.id, kernel.kernel).await?;
@@ -132,12 +210,17 @@ impl Sessions {
         who: &ToolCaller,
         session: &ToolSession,
         input: &CreateSession,
+        storage: SessionStorage,
     ) -> Result<()> {
         let runtime_settings = self.core.settings.now();
-        let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
+        let SessionStorage { volumes, tenant_id, filesystem, auto_snapshot } = storage;
         let request = CreateSandbox {
             idle_timeout_seconds: Some(runtime_settings.tool_sessions_idle_seconds.max(10)),
-            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            labels: labels(session),
+            volumes,
+            tenant_id,
+            filesystem,
+            auto_snapshot,
             ..CreateSandbox::default()
         };
         let network = SessionNetwork {
@@ -148,6 +231,7 @@ impl Sessions {
                 NetworkAccess::Full => Mode::Full,
             }),
             presets: input.network_presets.clone(),
+            clamp: false,
         };
         let usual = limits(&runtime_settings);
         self.core
@@ -173,6 +257,8 @@ impl Sessions {
             language: language(input.language),
             packages: input.dependencies.clone(),
             timeout_seconds: None,
+            usual_seconds: None,
+            id: None,
         };
         let complaint = match self.core.kernels.install(&who.caller, session.sandbox, &wanted).await {
             Ok(installed) if installed.success => return Ok(None),
@@ -183,6 +269,7 @@ impl Sessions {
                 None => error.message,
             },
         };
-        Ok(Some(truncate::shown(complaint.as_bytes(), &OutputTail::default(), truncate::STDERR)))
+        let most = self.settings.output.stderr as usize;
+        Ok(Some(truncate::shown(complaint.as_bytes(), &OutputTail::default(), most)))
     }
 }

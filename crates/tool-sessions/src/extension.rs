@@ -1,7 +1,7 @@
 //! For tools beyond the six: their work in a session's sandbox follows the same rules. The session must be
 //! the thread's and alive, the collector leaves it alone meanwhile, and a failure is a reply.
 
-use crate::{Sessions, ToolCaller, ToolReply};
+use crate::{Sessions, ToolCaller, ToolReply, failure::Failure};
 use atoll_store::SandboxId;
 use atoll_types::{Result, time::now_ms};
 use serde_json::Value;
@@ -27,5 +27,11 @@ impl Sessions {
             }
         };
         self.told(who, answer.await).await
+    }
+
+    /// The reply of work in no session.
+    pub async fn reply(&self, who: &ToolCaller, done: Result<Value>) -> ToolReply {
+        let reply = |value| ToolReply { value, failure: None, images: Vec::new() };
+        self.told(who, done.map(reply).map_err(Failure::from)).await
     }
 }

@@ -88,7 +88,9 @@ impl Sessions {
     /// Why the session is dead, if it is.
     async fn loss(&self, session: &ToolSession, error: &Error) -> Option<String> {
         match error.code {
-            ErrorCode::KernelDied | ErrorCode::ContainerDied => {
+            // Its interpreters ended; the sandbox, with the session's files, may live.
+            ErrorCode::KernelDied => self.ended(session).await,
+            ErrorCode::ContainerDied => {
                 Some(error.death.as_ref().map_or_else(|| error.message.clone(), atoll_types::Death::reason))
             }
             ErrorCode::NotRunning | ErrorCode::NotFound => self.ended(session).await,

@@ -13,7 +13,9 @@ mod create;
 mod export;
 mod extension;
 mod failure;
+mod fork_thread;
 mod import;
+mod left;
 mod paths;
 mod reply;
 mod stop;
@@ -24,16 +26,19 @@ mod truncate;
 mod turns;
 mod uploads;
 
+pub use atoll_types::ThreadId;
+pub use create::SessionStorage;
 pub use export::{Export, ExportBody};
+pub use fork_thread::ForkedSession;
 pub use reply::{FailureKind, Image, ToolReply};
 pub use tokio_util::sync::CancellationToken;
-pub use tool_caller::{ThreadId, ToolCaller};
+pub use tool_caller::ToolCaller;
 pub use tools::{Hints, Tool, ToolDescription, describe};
 pub use uploads::Uploaded;
 
-use atoll_core::{ActivityGuard, Core};
+use atoll_core::{ActivityGuard, Core, OutputLimits};
 use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Result, SandboxId, time::now_ms};
 use failure::Failure;
 use std::{path::PathBuf, sync::Arc};
 use tools::{
@@ -47,8 +52,12 @@ pub const LABEL: &str = "atoll.tool_session";
 pub const THREAD_LABEL: &str = "atoll.thread";
 
 /// What the operator decides for all sessions.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SessionSettings {
+    /// Seconds of code and commands whose call names no timeout.
+    pub timeout_seconds: u32,
+    /// How much of what code and commands write is shown.
+    pub output: OutputLimits,
     /// The server's public URL, without a slash at its end; for downloads, instead of the one that the caller
     /// connected to.
     pub server_url: Option<String>,
@@ -84,6 +93,7 @@ pub struct Sessions {
     seating: Arc<turns::Turns>,
     /// Uploads of one owner run one at a time, so that their total can be counted.
     uploading: Arc<turns::Turns>,
+    left: Arc<left::LeftThreads>,
 }
 
 /// A session as the model sees it.
@@ -115,7 +125,8 @@ impl Sessions {
     #[must_use]
     pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
         let settings = Arc::new(settings);
-        Self { core, store, settings, seating: Arc::default(), uploading: Arc::default() }
+        let (seating, uploading) = <(Arc<turns::Turns>, Arc<turns::Turns>)>::default();
+        Self { core, store, settings, seating, uploading, left: Arc::default() }
     }
 
     /// The sessions of a thread, the oldest first.
@@ -124,9 +135,15 @@ impl Sessions {
         Ok(all.iter().map(active).collect())
     }
 
+    /// The sandbox of a session of the caller's thread, if there is such a one.
+    pub async fn sandbox_of(&self, who: &ToolCaller, session: &str) -> Option<SandboxId> {
+        self.find(who, session).await.ok().map(|session| session.sandbox)
+    }
+
     /// A session of the caller's thread, whatever its state. Any other thread's does not exist for it.
     async fn find(&self, who: &ToolCaller, id: &str) -> Result<ToolSession> {
         let parsed: ToolSessionId = id.parse().map_err(|_| unknown(id))?;
+        self.client_came(who);
         let found = self.store.tool_session(parsed).await?;
         let mine = |s: &ToolSession| s.owner == who.caller.owner && s.thread == who.thread.as_str();
         found.filter(mine).ok_or_else(|| unknown(id))

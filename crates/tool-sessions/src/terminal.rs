@@ -1,33 +1,148 @@
 //! A command in a session's sandbox, beside its interpreter and in a shell of its own.
 
 use crate::{
-    Sessions, ToolCaller, ToolReply,
-    failure::ToolResult,
+    Listener, Progress, Sessions, ToolCaller, ToolReply,
+    failure::{Failure, ToolResult},
     paths::WORKSPACE,
     tools::{input::ExecuteTerminal, output::CommandExecuted},
-    truncate::{STDERR, STDOUT, shown},
+    truncate::shown,
 };
-use atoll_core::{ExecCommand, ExecOutcome};
+use atoll_core::{ExecCommand, ExecOutcome, OutputLimits};
+use atoll_store::ToolSession;
+use atoll_types::{Error, ErrorCode, ExecId, OutputStream, Result};
+use std::{pin::Pin, time::Duration};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+fn command_of(input: &ExecuteTerminal) -> ExecCommand {
+    ExecCommand {
+        command: Some(input.command.clone()),
+        timeout_seconds: Some(input.timeout.into()),
+        working_directory: Some(WORKSPACE.to_owned()),
+        ..ExecCommand::default()
+    }
+}
 
 impl Sessions {
     pub(crate) async fn terminal(&self, who: &ToolCaller, input: ExecuteTerminal) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
-        let command = ExecCommand {
-            command: Some(input.command),
-            timeout_seconds: Some(input.timeout.into()),
-            working_directory: Some(WORKSPACE.to_owned()),
-            ..ExecCommand::default()
-        };
-        let ran = self.core.execs.run(&who.caller, session.sandbox, &command).await;
+        let ran = self.core.execs.run(&who.caller, session.sandbox, &command_of(&input)).await;
         self.touch(&session).await;
         match ran {
-            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout))),
+            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout, &self.settings.output))),
             Err(error) => Err(self.failed_in(&session, error).await),
+        }
+    }
+
+    /// The same under an id: a command that runs or ran under it is joined. It outlives its caller, so a cancelled call kills
+    /// it.
+    pub(crate) async fn joined_terminal(
+        &self,
+        who: &ToolCaller,
+        input: ExecuteTerminal,
+        id: Uuid,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> ToolResult {
+        let (session, _using) = self.use_session(who, &input.session_id).await?;
+        let id = ExecId::from_uuid(id);
+        let command = ExecCommand { id: Some(id), ..command_of(&input) };
+        let mut characters = [Characters::default(), Characters::default()];
+        let mut observer = |stream, bytes: &[u8]| {
+            let text = characters[usize::from(stream == OutputStream::Stderr)].take(bytes);
+            if text.is_empty() {
+                return;
+            }
+            listener(match stream {
+                OutputStream::Stdout => Progress::Stdout(text),
+                OutputStream::Stderr => Progress::Stderr(text),
+            });
+        };
+        let running = self.core.execs.run_observed(&who.caller, session.sandbox, &command, &mut observer);
+        let mut running = std::pin::pin!(running);
+        let ran = tokio::select! {
+            ran = &mut running => ran,
+            () = cancel.cancelled() => {
+                self.kill_until_ended(who, &session, id, running).await?;
+                return Err(cancelled());
+            }
+        };
+        self.touch(&session).await;
+        match ran {
+            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout, &self.settings.output))),
+            Err(error) => Err(self.failed_in(&session, error).await),
+        }
+    }
+
+    /// Kills a command whose call was cancelled, and waits for its end. A command that is being started is not known yet, and its
+    /// start goes on without its caller; so it is killed again until its end is seen.
+    async fn kill_until_ended<T>(
+        &self,
+        who: &ToolCaller,
+        session: &ToolSession,
+        id: ExecId,
+        mut running: Pin<&mut impl Future<Output = Result<T>>>,
+    ) -> Result<(), Failure> {
+        let (mut failures, mut wait) = (0, BETWEEN_KILLS);
+        loop {
+            // The start is driven on meanwhile.
+            let killing = self.core.execs.kill(&who.caller, session.sandbox, id);
+            let killed = tokio::select! {
+                killed = killing => killed,
+                _ = &mut running => return Ok(()),
+            };
+            match killed {
+                Err(error) if error.code != ErrorCode::NotFound => {
+                    failures += 1;
+                    if failures == MOST_FAILURES {
+                        return Err(self.failed_in(session, error).await);
+                    }
+                }
+                _ => failures = 0,
+            }
+            if tokio::time::timeout(wait, &mut running).await.is_ok() {
+                return Ok(());
+            }
+            wait = (wait * 2).min(LONGEST_BETWEEN);
         }
     }
 }
 
-fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
+/// How long a killed command may take to be seen ended, before it is killed again; each time longer.
+const BETWEEN_KILLS: Duration = Duration::from_millis(200);
+const LONGEST_BETWEEN: Duration = Duration::from_secs(10);
+/// So often a kill may fail one after the other.
+const MOST_FAILURES: u32 = 20;
+
+/// Whole characters of bytes that come in pieces.
+#[derive(Default)]
+struct Characters {
+    /// The beginning of a character whose rest has not come.
+    begun: Vec<u8>,
+}
+
+impl Characters {
+    fn take(&mut self, bytes: &[u8]) -> String {
+        let mut all = std::mem::take(&mut self.begun);
+        all.extend_from_slice(bytes);
+        let tail = all.utf8_chunks().last().map_or(0, |chunk| {
+            // Only what could be the beginning of a character, and is at the very end, waits.
+            let invalid = chunk.invalid();
+            let open = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
+            if open { invalid.len() } else { 0 }
+        });
+        self.begun = all.split_off(all.len() - tail);
+        String::from_utf8_lossy(&all).into_owned()
+    }
+}
+
+/// Why a cancelled command has no outcome.
+fn cancelled() -> Failure {
+    let error = Error::new(ErrorCode::Conflict, "the call was cancelled and the command killed");
+    Failure::with_hint(error, "Call it again if you still need it.")
+}
+
+fn executed(outcome: &ExecOutcome, seconds: u32, limits: &OutputLimits) -> CommandExecuted {
     let ExecOutcome {
         report,
         stdout,
@@ -38,8 +153,8 @@ fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
         held: _,
         redactor: _,
     } = outcome;
-    let stdout = shown(stdout, out, STDOUT);
-    let mut stderr = shown(stderr, err, STDERR);
+    let stdout = shown(stdout, out, limits.stdout as usize);
+    let mut stderr = shown(stderr, err, limits.stderr as usize);
     let notice = match (report.timed_out, report.oom_killed) {
         (true, _) => Some(format!("[the command was ended after {seconds} s]")),
         (_, true) => Some("[the command was ended: out of memory]".to_owned()),
@@ -50,4 +165,22 @@ fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
         stderr = format!("{stderr}{line}{notice}");
     }
     CommandExecuted { exit_code: report.shell_code().get(), stdout, stderr }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_in_two_pieces_stays_whole() {
+        let mut characters = Characters::default();
+        let (text, mut seen) = ("aé€😀z", String::new());
+        for byte in text.as_bytes() {
+            seen += &characters.take(&[*byte]);
+        }
+        assert_eq!(seen, text);
+        assert_eq!(characters.take(b"\xff\xffx"), "\u{fffd}\u{fffd}x", "what is no text does not wait");
+        assert_eq!(characters.take(b"y\xe2\x82"), "y");
+        assert_eq!(characters.take(b"z"), "\u{fffd}z");
+    }
 }

@@ -2,10 +2,6 @@
 
 use atoll_core::OutputTail;
 
-/// Characters of stdout that are shown.
-pub(crate) const STDOUT: usize = 50_000;
-/// Characters of stderr that are shown.
-pub(crate) const STDERR: usize = 120_000;
 /// The tail's share of a limit, as in cells.
 const TAIL: usize = 5;
 

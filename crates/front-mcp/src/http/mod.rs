@@ -5,6 +5,8 @@
 //! The thread is what the header `X-Thread-Id` names; without it, that of the MCP session, and for clients of
 //! protocol 2026-07-28, which has no sessions, one thread for each key's owner.
 
+mod gone;
+mod outbox;
 mod owners;
 mod presence;
 mod reply;
@@ -12,12 +14,16 @@ mod single;
 
 use crate::server::{Asked, Server, ServerContext};
 use atoll_core::Caller;
-use atoll_http::{BodyError, HttpContext, LARGEST_CALL, OriginCheck, RequestOrigin, read_body};
+use atoll_http::{
+    BodyError, HttpContext, LARGEST_CALL, OriginCheck, RequestOrigin, ServerAddress, read_body,
+};
 use atoll_tool_sessions::{CancellationToken, ThreadId, ToolCaller};
 use atoll_types::{McpSession, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header::HeaderName, request::Parts};
 use http_body_util::Full;
+pub(crate) use outbox::Outbox;
+use outbox::{Listening, Outboxes};
 use owners::SessionOwners;
 use presence::{Left, Presence};
 use reply::{HttpAnswer, Refusal, allow, ended, preflight};
@@ -40,8 +46,6 @@ use std::{
 
 /// Where it is served.
 pub const PATH: &str = "/mcp";
-/// An MCP session that is not used for this long is ended; its client has to begin a new one.
-const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The thread of clients that name none and have no session.
 const UNNAMED: &str = "mcp";
 
@@ -57,6 +61,7 @@ struct Inner {
     origins: Arc<OriginCheck>,
     owners: SessionOwners,
     presence: Arc<Presence>,
+    outboxes: Outboxes,
     /// Called when a client may have vanished.
     left: Left,
     manager: Arc<LocalSessionManager>,
@@ -68,42 +73,42 @@ impl Http {
     #[must_use]
     pub fn new(face: Arc<ServerContext>, context: &HttpContext, end: CancellationToken) -> Self {
         let mut manager = LocalSessionManager::default();
-        manager.session_config.keep_alive = Some(IDLE);
+        // The SDK would end the session of a client that only listens.
+        manager.session_config.keep_alive = None;
         let manager = Arc::new(manager);
-        let owners = SessionOwners::new(context.core.clone(), face.settings.sessions_per_key);
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let idle = seconds(face.settings.idle_seconds);
+        let owners = SessionOwners::new(context.core.clone(), face.settings.sessions_per_key, idle);
         // What the SDK would check itself was checked before.
         let mut config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_json_response(true)
             .with_max_request_body_bytes(LARGEST_CALL)
-            .with_cancellation_token(end);
+            .with_cancellation_token(end.clone());
         config.session_store = Some(Arc::new(owners.clone()));
         let origins = Arc::clone(&context.origins);
         let shared = Arc::clone(&face);
         let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
-        Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
-            let left = left(inner.clone(), Duration::from_secs(face.settings.vanished_seconds.into()));
-            Inner { face, origins, owners, presence: Arc::default(), left, manager, sdk }
-        }))
-    }
-}
-
-/// Ends the session of a client that opens nothing of it for so long.
-fn left(inner: Weak<Inner>, patience: Duration) -> Left {
-    Arc::new(move |session, since| {
-        let (inner, Ok(runtime)) = (inner.clone(), tokio::runtime::Handle::try_current()) else { return };
-        runtime.spawn(async move {
-            tokio::time::sleep(patience).await;
-            let Some(inner) = inner.upgrade().filter(|inner| inner.presence.is_gone(&session, since)) else {
-                return;
-            };
-            if let Err(error) = inner.vanished(&session).await {
-                tracing::warn!(%error, "the MCP session of a client that vanished cannot be ended");
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
+            let left = gone::left(inner.clone(), seconds(face.settings.vanished_seconds));
+            Inner {
+                face,
+                origins,
+                owners,
+                presence: Arc::default(),
+                outboxes: Outboxes::default(),
+                left,
+                manager,
+                sdk,
             }
         });
-    })
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(gone::keep(Arc::downgrade(&inner), idle, end));
+        }
+        Self(inner)
+    }
 }
 
 impl<B> tower_service::Service<Request<B>> for Http
@@ -184,13 +189,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     }
 }
 
-/// The address under which the caller reaches this server, for links in its own answers only.
-fn base(headers: &HeaderMap) -> Option<String> {
-    let host = headers.get(http::header::HOST)?.to_str().ok()?;
-    let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    ToolCaller::address_of(host, https)
-}
-
 /// A body, which is mostly the call of a tool.
 async fn read<B>(body: B) -> Result<Bytes, Refusal>
 where
@@ -254,9 +252,11 @@ impl Inner {
             (None, None) => UNNAMED.parse().ok(),
         };
         let Some(thread) = thread else { return Err(no_session()) };
-        let who = ToolCaller { caller: caller.clone(), thread, address: base(&parts.headers) };
+        let address = ServerAddress::read(&parts).map(|address| address.url());
+        let who = ToolCaller { caller: caller.clone(), thread, address };
         let (gone, method) = (CancellationToken::new(), parts.method.clone());
-        parts.extensions.insert(Asked { who: who.clone(), gone: gone.clone() });
+        let outbox = session.as_ref().map(|session| self.outboxes.of(&session.id));
+        parts.extensions.insert(Asked { who, gone: gone.clone(), outbox: outbox.clone() });
         let body = read(body).await?;
         let peek = Peek::of(&method, &body);
         let Some(session) = session else {
@@ -272,11 +272,14 @@ impl Inner {
         Ok(match (method, peek.request()) {
             (Method::DELETE, _) if answer.status().is_success() => {
                 self.presence.forget(&session.id);
-                self.end_thread(&session, &who).await;
+                self.leave_thread(&session, caller).await;
                 ended()
             }
             (Method::POST, Some(id)) => single(answer, id, peek.wants_progress(), waiting).await,
-            _ => Held::answer(answer, waiting),
+            (method, _) => match outbox {
+                Some(outbox) if method == Method::GET => Listening::answer(answer, outbox, waiting),
+                _ => Held::answer(answer, waiting),
+            },
         })
     }
 
@@ -306,40 +309,30 @@ impl Inner {
     ) -> Result<HttpAnswer, Refusal> {
         let opening = self.owners.opening().await;
         if !opening.has_room(caller).await.map_err(unavailable)? {
-            let message = "this key has too many MCP sessions open; end some with DELETE, or let them be idle for 30 minutes";
+            // Those that are due may not have been seen yet.
+            self.sweep().await.map_err(unavailable)?;
+        }
+        if !opening.has_room(caller).await.map_err(unavailable)? {
+            let idle = self.face.settings.idle_seconds;
+            let message = format!(
+                "this key has too many MCP sessions open; end some with DELETE, or use them no more for {idle} seconds"
+            );
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
         let begin: Value = serde_json::from_slice(&body).unwrap_or_default();
         let answer = self.sdk.handle(Request::from_parts(parts, Full::new(body))).await;
         if let Some(id) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
-            opening.add(id, caller, thread, &begin["params"]).await.map_err(unavailable)?;
+            if let Some(thread) = thread.clone() {
+                self.face.sessions.client_came(&ToolCaller { caller: caller.clone(), thread, address: None });
+            }
+            if let Err(error) = opening.add(id, caller, thread, &begin["params"]).await {
+                // What is not stored would never end.
+                let _ = self.manager.close_session(&id.to_owned().into()).await;
+                return Err(unavailable(error));
+            }
         }
         let waiting = Waiting::new(CancellationToken::new(), None);
         Ok(single(answer, begin["id"].clone(), false, waiting).await)
-    }
-
-    /// Ends the thread that belonged to an MCP session alone: no client could reach it again.
-    async fn end_thread(&self, session: &McpSession, who: &ToolCaller) {
-        if session.thread.is_none()
-            && let Err(error) = self.face.sessions.delete_thread(who, "its MCP session was ended").await
-        {
-            tracing::warn!(%error, "the sessions of an MCP session cannot be ended");
-        }
-    }
-
-    /// Ends the session of a client that went away without a word.
-    async fn vanished(&self, id: &str) -> Result<()> {
-        self.presence.forget(id);
-        let Some(session) = self.owners.get(id).await? else { return Ok(()) };
-        let closed = self.manager.close_session(&id.to_owned().into()).await;
-        if let Err(error) = closed {
-            tracing::debug!(%error, "an MCP session ended by itself");
-        }
-        self.owners.remove(id).await?;
-        let Some(thread) = thread_of(&session) else { return Ok(()) };
-        let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-        self.end_thread(&session, &ToolCaller { caller, thread, address: None }).await;
-        Ok(())
     }
 }
 

@@ -2,19 +2,19 @@
 //! that began it may use it. Sessions are in the store, so that a server that starts again goes on with them:
 //! the SDK asks here how one began.
 
-use super::IDLE;
 use async_trait::async_trait;
 use atoll_core::{Caller, Core};
 use atoll_tool_sessions::ThreadId;
 use atoll_types::{McpSession, Millis, Result, time::now_ms};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::OnceCell;
 
 /// MCP sessions of all keys together.
 const MOST: u64 = 4096;
-/// How old a note of use may be before it is renewed, in milliseconds.
-const STALE: Millis = 10_000;
+/// How old a note of use may be before it is renewed.
+const STALE: Duration = Duration::from_secs(10);
 
 /// A key; or an owner where there are no keys.
 fn holder(caller: &Caller) -> String {
@@ -24,8 +24,8 @@ fn holder(caller: &Caller) -> String {
     }
 }
 
-fn oldest() -> Millis {
-    now_ms().saturating_sub(Millis::try_from(IDLE.as_millis()).unwrap_or(Millis::MAX))
+fn ago(time: Duration) -> Millis {
+    now_ms().saturating_sub(Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX))
 }
 
 /// All of them.
@@ -33,22 +33,59 @@ fn oldest() -> Millis {
 pub(super) struct SessionOwners {
     core: Core,
     per_key: u64,
+    /// A session that is not used for this long is ended.
+    idle: Duration,
+    /// Set when the sessions of an earlier server are taken over.
+    begun: Arc<OnceCell<()>>,
     /// Held while a session begins: one at a time, so that no key gets more than the limit by parallel
     /// requests.
     opening: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl SessionOwners {
-    pub(super) fn new(core: Core, per_key: usize) -> Self {
-        Self { core, per_key: per_key as u64, opening: Arc::default() }
+    pub(super) fn new(core: Core, per_key: usize, idle: Duration) -> Self {
+        Self { core, per_key: per_key as u64, idle, begun: Arc::default(), opening: Arc::default() }
+    }
+
+    /// Takes over the sessions of an earlier server: as long as there was none, no client could use its own.
+    async fn begin(&self) -> Result<()> {
+        let touch = || async {
+            let all = self.core.mcp_sessions.all().await?;
+            self.touch(&all.into_iter().map(|session| session.id).collect::<Vec<_>>()).await
+        };
+        self.begun.get_or_try_init(touch).await.map(drop)
+    }
+
+    /// Notes that sessions are used.
+    pub(super) async fn touch(&self, ids: &[String]) -> Result<()> {
+        if ids.is_empty() { Ok(()) } else { self.core.mcp_sessions.touch(ids, now_ms()).await }
+    }
+
+    /// The sessions that were not used for too long.
+    pub(super) async fn unused(&self) -> Result<Vec<McpSession>> {
+        self.begin().await?;
+        let mut all = self.core.mcp_sessions.all().await?;
+        let oldest = ago(self.idle);
+        all.retain(|session| session.active_at < oldest);
+        Ok(all)
+    }
+
+    /// Whether another session has the same thread.
+    pub(super) async fn share_thread(&self, session: &McpSession) -> Result<bool> {
+        let all = self.core.mcp_sessions.all().await?;
+        let same = |other: &McpSession| other.owner == session.owner && other.thread == session.thread;
+        Ok(all.iter().any(|other| other.id != session.id && same(other)))
     }
 
     /// The session of this id, if it is the caller's and was used not too long ago; it is used now.
     pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Option<McpSession>> {
+        self.begin().await?;
         let found = self.core.mcp_sessions.get(id).await?.filter(|session| session.holder == holder(caller));
-        let Some(session) = found.filter(|session| session.active_at >= oldest()) else { return Ok(None) };
-        if session.active_at + STALE < now_ms() {
-            self.core.mcp_sessions.touch(id, now_ms()).await?;
+        let Some(session) = found.filter(|session| session.active_at >= ago(self.idle)) else {
+            return Ok(None);
+        };
+        if session.active_at < ago(STALE.min(self.idle / 4)) {
+            self.touch(&[id.to_owned()]).await?;
         }
         Ok(Some(session))
     }
@@ -76,9 +113,9 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Whether the caller may have another session, after expired ones are forgotten.
+    /// Whether the caller may have another session.
     pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
-        let (own, all) = self.owners.core.mcp_sessions.count(&holder(caller), oldest()).await?;
+        let (own, all) = self.owners.core.mcp_sessions.count(&holder(caller)).await?;
         Ok(own < self.owners.per_key && all < MOST)
     }
 

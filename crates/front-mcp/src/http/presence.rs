@@ -26,7 +26,7 @@ impl Presence {
     }
 
     /// A stream or request of a session is open until the guard is dropped; where the client may then be
-    /// gone, `left` is called with what [`Presence::is_gone`] needs.
+    /// gone, `left` is called with what [`Presence::forget_gone`] needs.
     pub(super) fn enter(self: &Arc<Self>, session: &str, listens: bool, left: Left) -> PresenceGuard {
         let mut all = self.seen();
         let seen = all.entry(session.to_owned()).or_default();
@@ -36,9 +36,26 @@ impl Presence {
         PresenceGuard { presence: Arc::clone(self), session: session.to_owned(), left }
     }
 
-    /// Whether a session's client has opened nothing since.
-    pub(super) fn is_gone(&self, session: &str, since: u64) -> bool {
-        self.seen().get(session).is_some_and(|seen| seen.open == 0 && seen.opened == since)
+    /// Forgets a session whose client has opened nothing since, and says whether it was so: a client that comes at the
+    /// same moment is either not gone, or comes to a session that has ended.
+    pub(super) fn forget_gone(&self, session: &str, since: u64) -> bool {
+        let mut all = self.seen();
+        let gone = all.get(session).is_some_and(|seen| seen.open == 0 && seen.opened == since);
+        if gone {
+            all.remove(session);
+        }
+        gone
+    }
+
+    /// The sessions of which a stream or request is open.
+    pub(super) fn open(&self) -> Vec<String> {
+        let all = self.seen();
+        all.iter().filter(|(_, seen)| seen.open > 0).map(|(session, _)| session.clone()).collect()
+    }
+
+    /// Whether a stream or request of a session is open.
+    pub(super) fn is_open(&self, session: &str) -> bool {
+        self.seen().get(session).is_some_and(|seen| seen.open > 0)
     }
 
     pub(super) fn forget(&self, session: &str) {
@@ -47,7 +64,7 @@ impl Presence {
 }
 
 /// Called when no stream or request of a session is open any more, with its id and the count for
-/// [`Presence::is_gone`].
+/// [`Presence::forget_gone`].
 pub(super) type Left = Arc<dyn Fn(String, u64) + Send + Sync>;
 
 /// An open stream or request of a session.
@@ -66,7 +83,7 @@ pub(super) struct Client {
 impl Client {
     /// Whether no stream or request of it is open.
     pub(super) fn is_away(&self) -> bool {
-        self.presence.seen().get(&self.session).is_none_or(|seen| seen.open == 0)
+        !self.presence.is_open(&self.session)
     }
 }
 
@@ -114,10 +131,12 @@ mod tests {
         assert_eq!(told.load(Ordering::SeqCst), 0, "it still listens");
         drop(listening);
         let since = told.load(Ordering::SeqCst);
-        assert!(since > 0 && presence.is_gone("a", since));
+        assert!(since > 0 && !presence.forget_gone("a", since + 1));
         let again = presence.enter("a", false, left);
-        assert!(!presence.is_gone("a", since));
+        assert!(!presence.forget_gone("a", since));
         drop(again);
-        assert!(!presence.is_gone("a", since), "it was there in between");
+        assert!(!presence.forget_gone("a", since), "it was there in between");
+        let since = told.load(Ordering::SeqCst);
+        assert!(presence.forget_gone("a", since) && !presence.forget_gone("a", since), "once");
     }
 }

@@ -2,6 +2,7 @@
 //! browsers.
 
 use super::Page;
+use atoll_http::Cors;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
@@ -10,6 +11,13 @@ use std::{borrow::Cow, convert::Infallible};
 
 /// What is sent.
 pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
+
+const CORS: Cors = Cors {
+    methods: "GET, POST, DELETE",
+    sent: "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, \
+           mcp-session-id, x-api-key, x-thread-id",
+    read: "mcp-session-id",
+};
 
 /// For errors that belong to no request, as the SDKs have it.
 const NO_REQUEST: i32 = -32_000;
@@ -56,23 +64,13 @@ pub(super) fn preflight(page: Page) -> HttpAnswer {
     let headers = answer.headers_mut();
     headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
     if page.is_some() {
-        let methods = HeaderValue::from_static("GET, POST, DELETE");
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let known = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, \
-                     mcp-session-id, x-api-key, x-thread-id";
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(known));
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        CORS.preflight(headers);
     }
     allow(answer, page)
 }
 
 /// Lets the page that sent the request see the answer.
 pub(super) fn allow(mut answer: HttpAnswer, origin: Page) -> HttpAnswer {
-    let headers = answer.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
-    }
+    CORS.show(answer.headers_mut(), origin);
     answer
 }

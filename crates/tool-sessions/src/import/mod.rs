@@ -18,11 +18,20 @@ use atoll_guest_tools::{Pack, Unpack};
 use atoll_store::ToolSession;
 use atoll_types::{
     Error, ErrorCode, Result,
-    files::{EntryKind, WriteOptions},
+    files::{EntryKind, READ_ONLY_REMEDY, WriteOptions},
 };
 use base64::Engine;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
+
+/// What a model can do about a file that it may not write.
+const REMEDY: &str = "make it writable in the session first (chmod u+w), or import it under another name";
+
+/// An error of a write, with a remedy that the tools have.
+fn remedied(mut error: Error) -> Error {
+    error.message = error.message.replace(READ_ONLY_REMEDY, REMEDY);
+    error
+}
 
 /// An import's destination, before it is known whether it succeeds.
 struct Plan {
@@ -138,7 +147,7 @@ impl Sessions {
         let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
         // On the heap: the nested futures would fill a thread's stack.
         let writing = self.core.files.upload(&who.caller, to.sandbox, at, options, body.boxed());
-        let entry = writing.boxed().await?;
+        let entry = writing.boxed().await.map_err(remedied)?;
         Ok(entry.size)
     }
 

@@ -25,7 +25,6 @@ pub const DEPENDENCY_PATTERN: &str = "^@?[a-zA-Z0-9]([a-zA-Z0-9._/-]*[a-zA-Z0-9]
 /// What a session speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Runtime {
     #[default]
     #[serde(alias = "python3", alias = "py", alias = "Python")]
@@ -73,7 +72,6 @@ pub struct CreateSession {
 /// What a session may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum NetworkAccess {
     None,
     Allowlist,
@@ -174,7 +172,6 @@ impl ImportFile {
 /// How the content of a file is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Encoding {
     #[default]
     Text,

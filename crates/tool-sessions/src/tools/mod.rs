@@ -12,7 +12,6 @@ use std::str::FromStr;
 
 /// One of the six.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub enum Tool {
     CreateSession,
     ExecuteCode,

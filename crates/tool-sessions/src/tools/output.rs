@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 /// How a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum SessionStatus {
     Starting,
     Running,
