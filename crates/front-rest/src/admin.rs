@@ -3,15 +3,15 @@
 use crate::{
     App,
     parse::{Params, Raw, required_json},
-    sandboxes::{ListParams, labels_of, page_of},
+    sandboxes::{ListParams, labels_of, page_asked, page_of},
     shapes::{SandboxPage, statuses_of},
 };
-use atoll_core::{BulkAction, BulkOutcome, BulkTarget};
+use atoll_core::{BulkAction, BulkOutcome, BulkTarget, OwnerQuery, OwnerView};
 use atoll_http::{Failure, Who};
 use atoll_types::{Error, ErrorCode, ListQuery, SandboxId};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 /// Lists sandboxes of all owners, with the same filters as the list of one's own. For admins.
@@ -25,6 +25,83 @@ pub(crate) async fn sandboxes(
     let (query, page, size) = params.query()?;
     let found = app.core.sandboxes.list_all(&caller, query).await.map_err(Failure::in_query)?;
     Ok(Json(page_of(found, page, size)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OwnersParams {
+    page: Option<u64>,
+    page_size: Option<u32>,
+    /// Part of a name or an id.
+    search: Option<String>,
+}
+
+/// An owner and what it has.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OwnerItem {
+    owner_id: String,
+    owner: String,
+    /// The name of its plan.
+    plan: String,
+    /// Keys that are neither revoked nor expired.
+    keys: u64,
+    /// Sandboxes that are not destroyed.
+    sandboxes: u32,
+    /// Those of them that count as running at a time.
+    sandboxes_at_a_time: u32,
+    volumes: u32,
+    /// The limits of the disks of its sandboxes and of its volumes together.
+    disk_mb: u64,
+    skills: u64,
+    /// Of the packages of its skills.
+    skills_bytes: u64,
+}
+
+impl From<OwnerView> for OwnerItem {
+    fn from(view: OwnerView) -> Self {
+        let OwnerView { id, name, plan, keys, sandboxes, live, volumes, disk_bytes, skills, skills_bytes } =
+            view;
+        Self {
+            owner_id: id,
+            owner: name,
+            plan,
+            keys,
+            sandboxes,
+            sandboxes_at_a_time: live,
+            volumes,
+            disk_mb: disk_bytes >> 20,
+            skills,
+            skills_bytes,
+        }
+    }
+}
+
+/// Owners, by name.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OwnerPage {
+    items: Vec<OwnerItem>,
+    total: u64,
+    page: u64,
+    page_size: u32,
+}
+
+/// Lists owners by name: those with a key, a sandbox, a volume, or a plan that a setting gives them; each with what it has.
+/// For admins.
+#[utoipa::path(get, path = "/api/v1/admin/owners", tag = "admin", params(OwnersParams),
+    responses((status = 200, body = OwnerPage), (status = 422)))]
+pub(crate) async fn owners(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<OwnersParams>,
+) -> Result<Json<OwnerPage>, Failure> {
+    let OwnersParams { page, page_size, search } = params;
+    let (page, page_size) = page_asked(page, page_size)?;
+    let query =
+        OwnerQuery { search, offset: (page - 1).saturating_mul(u64::from(page_size)), limit: page_size };
+    let (found, total) = app.core.owners.list(&caller, &query).await.map_err(Failure::in_query)?;
+    let items = found.into_iter().map(OwnerItem::from).collect();
+    Ok(Json(OwnerPage { items, total, page, page_size }))
 }
 
 /// What is to become of them.

@@ -1,13 +1,7 @@
-//! The API's own description: the OpenAPI document, and a page that renders it without anything from
-//! outside.
+//! The API's own description: the OpenAPI document. The console's front renders it at `/docs`.
 
 use crate::App;
-use axum::{
-    Router,
-    http::header,
-    response::{Html, IntoResponse},
-    routing::get,
-};
+use axum::{Router, http::header, response::IntoResponse, routing::get};
 use utoipa::{
     Modify,
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
@@ -23,17 +17,11 @@ impl Modify for Bearer {
     }
 }
 
-const PAGE: &str = include_str!("docs.html");
-
-/// `/openapi.json` and `/docs`.
+/// `/openapi.json`.
 pub(crate) fn router(document: String) -> Router<App> {
     let document = move || {
         let document = document.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() }
     };
-    let policy =
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
-    let page =
-        move || async move { ([(header::CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response() };
-    Router::new().route("/openapi.json", get(document)).route("/docs", get(page))
+    Router::new().route("/openapi.json", get(document))
 }

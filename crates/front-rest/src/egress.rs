@@ -74,8 +74,8 @@ pub(crate) struct EgressLimits {
     bytes: Option<u64>,
     #[schema(minimum = 1)]
     bytes_per_second: Option<u64>,
-    /// How long one connection may last.
-    #[schema(minimum = 1)]
+    /// How long one connection may last. A fraction counts as a second more.
+    #[schema(value_type = Option<f64>)]
     connection_seconds: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct EgressInfo {
     policy: Policy,
     /// What is allowed, with presets filled in.
     allow: Vec<EffectiveEntry>,
-    /// Whether its gate is served: while it runs.
+    /// Whether the server serves its proxy: while it runs.
     served: bool,
     /// Whether tools that know no proxy get out too; none while it does not run.
     transparent: Option<bool>,
@@ -231,7 +231,7 @@ impl From<EgressRow> for EgressItem {
             duration_us,
             count,
         } = facts;
-        #[allow(clippy::cast_precision_loss)] // Beyond centuries.
+        // Beyond centuries.
         let duration_ms = duration_us as f64 / 1000.0;
         Self {
             seq,

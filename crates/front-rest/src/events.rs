@@ -89,7 +89,8 @@ fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     Ok(Some(value.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(wrong)?))
 }
 
-fn wants_stream(headers: &HeaderMap) -> bool {
+/// Whether a client asks for server-sent events.
+pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
     let mut kinds = accepted.flat_map(|list| list.split(','));
     kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))

@@ -171,7 +171,7 @@ pub(crate) fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes
             Ok(None) => None,
             Ok(Some(Ok(bytes))) => Some((Ok(bytes), Some(stream))),
             Ok(Some(Err(_))) => Some(cut("the upload was cut off")),
-            Err(_) => Some(cut("the upload stood still for too long")),
+            Err(_) => Some(cut("no data came for too long")),
         }
     })
 }

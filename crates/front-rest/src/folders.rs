@@ -6,14 +6,14 @@ use crate::{
     files::steady,
     parse::{Params, Raw, json, sandbox_id},
 };
-use atoll_core::{Archive, Findings, Matches, WatchStream};
+use atoll_core::{Archive, Findings, HeldAnswer, Matches, WatchStream};
 use atoll_guest_tools::{
     EntryKind, EventKind, Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
 };
-use atoll_http::{Failure, Who, event_stream, keep_alive};
+use atoll_http::{ChangedNothing, Failure, Who, event_stream, keep_alive};
 use atoll_types::{Error, sse, time::rfc3339};
 use axum::{
-    Json,
+    Extension, Json,
     body::Body,
     extract::{Path, State},
     http::header,
@@ -124,6 +124,13 @@ pub(crate) struct FindResult {
     skipped: u64,
 }
 
+/// An answer to a POST that changed nothing. Until it is written out, what it is made of counts.
+fn looked_up<T: Serialize>(answer: Json<T>, held: HeldAnswer) -> Response {
+    let answer = (Extension(ChangedNothing), answer).into_response();
+    drop(held);
+    answer
+}
+
 /// Finds files, folders and links below a folder. Links are not followed.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/fs/find", tag = "files", params(("id" = uuid::Uuid, Path)),
     request_body = FindBody,
@@ -134,12 +141,13 @@ pub(crate) async fn find(
     Who(caller): Who,
     Path(id): Path<String>,
     Raw(body): Raw,
-) -> Result<Json<FindResult>, Failure> {
+) -> Result<Response, Failure> {
     let id = sandbox_id(&id)?;
     let request: Find = json::<FindBody>(&body)?.into();
-    let Findings { entries, end } = app.core.files.find(&caller, id, &request).await?;
+    let Findings { entries, end, held } = app.core.files.find(&caller, id, &request).await?;
     let entries = entries.into_iter().map(FoundItem::from).collect();
-    Ok(Json(FindResult { entries, truncated: end.truncated, skipped: end.skipped }))
+    let answer = Json(FindResult { entries, truncated: end.truncated, skipped: end.skipped });
+    Ok(looked_up(answer, held))
 }
 
 /// Lines to find.
@@ -239,12 +247,13 @@ pub(crate) async fn grep(
     Who(caller): Who,
     Path(id): Path<String>,
     Raw(body): Raw,
-) -> Result<Json<GrepResult>, Failure> {
+) -> Result<Response, Failure> {
     let id = sandbox_id(&id)?;
     let request: Grep = json::<GrepBody>(&body)?.into();
-    let Matches { matches, end } = app.core.files.grep(&caller, id, &request).await?;
+    let Matches { matches, end, held } = app.core.files.grep(&caller, id, &request).await?;
     let matches = matches.into_iter().map(MatchItem::from).collect();
-    Ok(Json(GrepResult { matches, truncated: end.truncated, skipped: end.skipped }))
+    let answer = Json(GrepResult { matches, truncated: end.truncated, skipped: end.skipped });
+    Ok(looked_up(answer, held))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,13 +1,13 @@
 //! What images are built of: the packages there are, and the templates that ship.
 
-use crate::parse::Params;
+use crate::{App, parse::Params};
 use atoll_core::image_specs::{
     CataloguePackage, PACKAGE_SEARCH, PackageManager, Template, TemplatePackages, TemplateResources,
     packages, templates,
 };
 use atoll_http::{Failure, Who};
-use atoll_types::Error;
-use axum::Json;
+use atoll_types::{Error, ImageRecord, time::rfc3339};
+use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -108,6 +108,11 @@ pub(crate) struct TemplateItem {
     ready_check: Option<String>,
     default_resources: Option<ResourcesItem>,
     is_builtin: bool,
+    /// The image that was last built of it; null before that.
+    image: Option<String>,
+    built: bool,
+    built_at: Option<String>,
+    size_mb: Option<u64>,
 }
 
 impl From<Template> for TemplateItem {
@@ -118,6 +123,7 @@ impl From<Template> for TemplateItem {
             description,
             base,
             packages: TemplatePackages { debian, pip, npm, r },
+            files: _,
             setup_commands,
             env,
             start_command,
@@ -141,6 +147,10 @@ impl From<Template> for TemplateItem {
             ready_check,
             default_resources: default_resources.map(resources),
             is_builtin: true,
+            image: None,
+            built: false,
+            built_at: None,
+            size_mb: None,
         }
     }
 }
@@ -154,6 +164,20 @@ pub(crate) struct TemplateList {
 /// The templates that ship, as specs of packages.
 #[utoipa::path(get, path = "/api/v1/sandbox-images/templates", tag = "images",
     responses((status = 200, body = TemplateList)))]
-pub(crate) async fn template_list(Who(_caller): Who) -> Json<TemplateList> {
-    Json(TemplateList { templates: templates().iter().cloned().map(Into::into).collect() })
+pub(crate) async fn template_list(
+    State(app): State<App>,
+    Who(caller): Who,
+) -> Result<Json<TemplateList>, Failure> {
+    let images = app.core.images.list(&caller).await?;
+    let item = |template: &Template| {
+        let last = template.last_built(images.iter().filter_map(|view| view.record.as_ref()));
+        TemplateItem {
+            image: last.map(ImageRecord::reference),
+            built: last.is_some(),
+            built_at: last.map(|of| rfc3339(of.created_at)),
+            size_mb: last.map(|of| of.size_bytes.div_ceil(1 << 20)),
+            ..template.clone().into()
+        }
+    };
+    Ok(Json(TemplateList { templates: templates().iter().map(item).collect() }))
 }

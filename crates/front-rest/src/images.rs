@@ -1,19 +1,25 @@
-//! Images: looking, changing, approving and removing.
+//! Images: looking, importing, exporting, changing, approving and removing.
 
 use crate::{
     App,
+    builds::login,
     files::steady,
-    parse::{Params, Raw, json},
+    image_builds::PackageVersion,
+    parse::{Params, Raw, json, required_json},
 };
-use atoll_core::{ImageView, ImportImage, PatchImage, PoolBounds, PoolSize};
+use atoll_core::{
+    ImageExport, ImageView, ImportImage, PatchImage, PoolBounds, PoolSize, PushImage, PushedImage,
+};
 use atoll_http::{Failure, Who};
 use atoll_types::{ImageConfig, ImageDefaults, ImageRecord, time::rfc3339};
 use axum::{
     Json,
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
 };
+use futures_util::Stream;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -66,6 +72,11 @@ pub(crate) struct Image {
     cpu_cores: Option<f64>,
     /// The same of the disk.
     disk_mb: Option<u64>,
+    /// What is installed, as far as that is known: a lock for another build. Not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packages: Option<Vec<PackageVersion>>,
+    /// What aliases promise and the image lacks.
+    alias_notes: Vec<String>,
     warm_pool_min: u32,
     warm_pool_max: u32,
     created_at: Option<String>,
@@ -104,6 +115,8 @@ impl Image {
             memory_mb: None,
             cpu_cores: None,
             disk_mb: None,
+            packages: None,
+            alias_notes: Vec::new(),
             warm_pool_min: 0,
             warm_pool_max: 0,
             created_at: None,
@@ -129,6 +142,8 @@ impl From<ImageRecord> for Image {
             provider: _,
             config,
             defaults: ImageDefaults { memory_mb, cpu_millis, disk_mb },
+            packages,
+            package_indexes: _,
             approved,
             created_at,
             last_used_at,
@@ -160,6 +175,7 @@ impl From<ImageRecord> for Image {
             memory_mb,
             cpu_cores: cpu_millis.map(|millis| f64::from(millis) / 1000.0),
             disk_mb,
+            packages: Some(packages.into_iter().map(Into::into).collect()),
             created_at: Some(rfc3339(created_at)),
             last_used_at: last_used_at.map(rfc3339),
             ..Self::host()
@@ -169,10 +185,10 @@ impl From<ImageRecord> for Image {
 
 impl From<ImageView> for Image {
     fn from(view: ImageView) -> Self {
-        let ImageView { record, aliases, active, pool: PoolSize { min, max }, used_by } = view;
+        let ImageView { record, aliases, alias_notes, active, pool: PoolSize { min, max }, used_by } = view;
         let used_by = used_by.map(|ids| ids.into_iter().map(|id| id.uuid()).collect());
         let of = record.map_or_else(Self::host, Self::from);
-        Self { aliases, active, warm_pool_min: min, warm_pool_max: max, used_by, ..of }
+        Self { aliases, alias_notes, active, warm_pool_min: min, warm_pool_max: max, used_by, ..of }
     }
 }
 
@@ -252,7 +268,8 @@ impl From<ImagePatch> for PatchImage {
 #[utoipa::path(get, path = "/api/v1/sandbox-images", tag = "images",
     responses((status = 200, body = ImageList)))]
 pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> JsonResult<ImageList> {
-    let items: Vec<Image> = app.core.images.list(&caller).await?.into_iter().map(Image::from).collect();
+    let listed = |view| Image { packages: None, ..Image::from(view) };
+    let items: Vec<Image> = app.core.images.list(&caller).await?.into_iter().map(listed).collect();
     Ok(Json(ImageList { total: items.len(), items }))
 }
 
@@ -306,6 +323,82 @@ pub(crate) async fn get(
     Path(image): Path<String>,
 ) -> JsonResult<Image> {
     Ok(Json(app.core.images.get(&caller, &image).await?.into()))
+}
+
+/// Reads an image as an OCI layout in a tar archive, with its files as one layer. For admins.
+#[utoipa::path(get, path = "/api/v1/sandbox-images/{image}/export", tag = "images",
+    params(("image" = String, Path, description = "NAME, NAME:TAG, a digest, an id or an alias; a slash as %2F")),
+    responses((status = 200, content_type = "application/x-tar", body = Vec<u8>,
+        description = "An archive that breaks off is shorter than its Content-Length"),
+        (status = 403), (status = 404), (status = 409, description = "The image is the machine's own"),
+        (status = 429, description = "Two exports of the owner are under way already, or eight on the machine"), (status = 501),
+        (status = 507, description = "The disk has no room for a copy of the image")))]
+pub(crate) async fn export(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(image): Path<String>,
+) -> Result<Response, Failure> {
+    let export = app.core.images.export(&caller, &image).await?;
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"image.tar\"")),
+        (header::CONTENT_LENGTH, export.length().into()),
+    ];
+    Ok((headers, Body::from_stream(pieces(export))).into_response())
+}
+
+fn pieces(export: ImageExport) -> impl Stream<Item = Result<bytes::Bytes, std::io::Error>> {
+    futures_util::stream::try_unfold(export, |mut export| async move {
+        // After an error the connection breaks, so that the client does not take it for the end.
+        let piece = export.next().await.map_err(std::io::Error::other)?;
+        Ok(piece.map(|bytes| (bytes, export)))
+    })
+}
+
+/// Where to push an image.
+// Without Debug: it may hold a password.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PushBody {
+    /// HOST/NAME:TAG
+    reference: String,
+    /// Who asks the registry, with `password`; as the operator's file says without them. Neither is kept.
+    username: Option<String>,
+    password: Option<String>,
+    /// A token that the registry takes, in the place of both.
+    token: Option<String>,
+}
+
+/// An image that a registry has now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PushResult {
+    reference: String,
+    /// The manifest's.
+    digest: String,
+    /// Of the image's files as one compressed layer.
+    size_bytes: u64,
+}
+
+/// Pushes an image to a registry, with its files as one layer, and answers when the registry has it. For admins.
+#[utoipa::path(post, path = "/api/v1/sandbox-images/{image}/push", tag = "images",
+    params(("image" = String, Path, description = "NAME, NAME:TAG, a digest, an id or an alias; a slash as %2F")),
+    request_body = PushBody,
+    responses((status = 200, body = PushResult), (status = 403, description = "The key may not, or the registry lets the user not in"),
+        (status = 404), (status = 409, description = "The image is the machine's own"), (status = 422),
+        (status = 429, description = "Two exports of the owner are under way already, or eight on the machine"), (status = 501),
+        (status = 502, description = "The registry answers what it should not"), (status = 503, description = "It does not answer"),
+        (status = 507, description = "The disk has no room for a copy of the image")))]
+pub(crate) async fn push(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(image): Path<String>,
+    Raw(body): Raw,
+) -> JsonResult<PushResult> {
+    let PushBody { reference, username, password, token } = required_json(&body)?;
+    let request = PushImage { reference, login: login(username, password, token)? };
+    let PushedImage { reference, digest, size_bytes } =
+        app.core.images.push(&caller, &image, request).await?;
+    Ok(Json(PushResult { reference, digest, size_bytes }))
 }
 
 /// Changes what is known of an image, or approves it. Sandboxes that use it keep what they were made with. For admins.

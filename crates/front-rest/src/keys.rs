@@ -2,10 +2,11 @@
 
 use crate::{
     App,
-    parse::{Raw, json, key_id, seconds},
+    parse::{Params, Raw, json, key_id, seconds},
+    sandboxes::page_asked,
     shapes::KeyItem,
 };
-use atoll_core::{Keys, NewKey};
+use atoll_core::{Keys, LARGEST_PAGE, NewKey};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{Error, Scope, time::now_ms};
 use axum::{
@@ -16,7 +17,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// A key to make.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -61,7 +62,8 @@ fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
 /// With an `Idempotency-Key` one key is made, and a request that is repeated with the same API key gets the
 /// same answer, the secret included, which the server keeps sealed for as long as it keeps answers.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
-    responses((status = 201, body = NewKeyItem), (status = 403), (status = 422)))]
+    responses((status = 201, body = NewKeyItem), (status = 403), (status = 422),
+        (status = 429, description = "Its owner has as many keys as an owner may")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Who(caller): Who,
@@ -85,10 +87,41 @@ pub(crate) async fn create(
     once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }
 
-/// Lists keys, without their secrets.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", responses((status = 200, body = Vec<KeyItem>)))]
-pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> Result<Json<Vec<KeyItem>>, Failure> {
-    Ok(Json(app.core.keys.list(&caller).await?.into_iter().map(KeyItem::from).collect()))
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct KeyParams {
+    page: Option<u64>,
+    page_size: Option<u32>,
+}
+
+/// One page of keys.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyList {
+    items: Vec<KeyItem>,
+    total: u64,
+    page: u64,
+    page_size: u32,
+}
+
+/// Lists keys, without their secrets, the newest first: yours, or with an admin key those of all owners.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
+    responses((status = 200, body = KeyList), (status = 422)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<KeyParams>,
+) -> Result<Json<KeyList>, Failure> {
+    let (page, page_size) = page_asked(params.page, params.page_size)?;
+    if !(1..=LARGEST_PAGE).contains(&page_size) {
+        let message = format!("page_size must be between 1 and {LARGEST_PAGE}");
+        return Err(Failure::in_query(Error::invalid("page_size", message)));
+    }
+    let all = app.core.keys.list(&caller).await?;
+    let (total, before) = (all.len() as u64, (page - 1).saturating_mul(u64::from(page_size)));
+    let rest = all.into_iter().skip(usize::try_from(before).unwrap_or(usize::MAX));
+    let items = rest.take(page_size as usize).map(KeyItem::from).collect();
+    Ok(Json(KeyList { items, total, page, page_size }))
 }
 
 /// Makes a key worthless.

@@ -3,6 +3,7 @@
 
 mod admin;
 mod audit;
+mod builds;
 mod describe;
 mod docs;
 mod egress;
@@ -12,6 +13,7 @@ mod files;
 mod folders;
 mod forward;
 mod history;
+mod image_builds;
 mod image_specs;
 mod images;
 mod kernels;
@@ -24,6 +26,7 @@ mod preview;
 mod sandboxes;
 mod settings;
 mod shapes;
+mod skill_catalogue;
 mod skills;
 mod snapshots;
 mod terminal;
@@ -32,6 +35,7 @@ mod transfer;
 mod usage;
 mod volumes;
 
+use atoll_agent::Agents;
 use atoll_core::Core;
 use atoll_http::{FrontName, HttpContext};
 use atoll_tool_sessions::Sessions;
@@ -48,6 +52,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) sessions: Sessions,
+    pub(crate) agents: Agents,
     pub(crate) http: HttpContext,
     pub(crate) preview: Arc<Preview>,
 }
@@ -93,6 +98,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(transfer::export))
         .routes(routes!(transfer::import))
         .routes(routes!(usage::metrics))
+        .routes(routes!(usage::usage))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(egress::log))
         .routes(routes!(egress::token))
@@ -134,13 +140,24 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}", any(preview::redirect))
         .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
-        .routes(routes!(images::list))
+        .routes(routes!(images::list, image_builds::build_image))
+        .routes(routes!(image_builds::build_image_with_files))
         .routes(routes!(images::import))
+        .routes(routes!(builds::pull))
+        .routes(routes!(builds::builds))
+        .routes(routes!(builds::build, builds::cancel_build))
+        .routes(routes!(builds::build_log))
+        .routes(routes!(images::export))
+        .routes(routes!(images::push))
         .routes(routes!(images::get, images::patch, images::delete))
         .routes(routes!(volumes::create, volumes::list))
         .routes(routes!(volumes::get, volumes::resize, volumes::delete))
         .routes(routes!(skills::create, skills::list))
         .routes(routes!(skills::upload))
+        .routes(routes!(skill_catalogue::templates))
+        .routes(routes!(skill_catalogue::catalog))
+        .routes(routes!(skill_catalogue::catalog_detail))
+        .routes(routes!(skill_catalogue::import))
         .routes(routes!(skills::get, skills::update, skills::delete))
         .routes(routes!(skills::package))
         .routes(routes!(skills::install))
@@ -150,6 +167,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::revoke))
         .routes(routes!(admin::sandboxes))
         .routes(routes!(admin::bulk_stop))
+        .routes(routes!(admin::owners))
         .routes(routes!(settings::get, settings::patch))
         .routes(routes!(pool::summary))
         .routes(routes!(pool::get, pool::patch))
@@ -184,9 +202,9 @@ pub struct Rest(App);
 impl Rest {
     /// Of a server whose fronts share this.
     #[must_use]
-    pub fn new(http: HttpContext, sessions: Sessions, preview: PreviewSettings) -> Self {
+    pub fn new(http: HttpContext, sessions: Sessions, agents: Agents, preview: PreviewSettings) -> Self {
         let preview = Arc::new(Preview::new(preview));
-        Self(App { core: http.core.clone(), sessions, http, preview })
+        Self(App { core: http.core.clone(), sessions, agents, http, preview })
     }
 
     /// Its routes.

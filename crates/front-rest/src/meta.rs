@@ -7,7 +7,7 @@ use axum::{
     Json,
     extract::{ConnectInfo, FromRequestParts, Request, State},
     http::{HeaderMap, header},
-    response::{Html, IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -35,6 +35,8 @@ pub(crate) struct Welcome {
 pub(crate) struct Links {
     /// The API, which needs a key.
     api: &'static str,
+    /// The web console.
+    console: &'static str,
     /// Its description for people.
     docs: &'static str,
     /// Its description for programs.
@@ -46,34 +48,24 @@ pub(crate) struct Links {
 
 const LINKS: Links = Links {
     api: "/api/v1/sandboxes",
+    console: "/ui/",
     docs: "/docs",
     openapi: "/openapi.json",
     health: "/health",
     mcp: "/mcp",
 };
 
-/// What answers here, for programs as JSON and for browsers as a page. Needs no key.
+/// What answers here, for programs; browsers are sent to the console. Needs no key.
 #[utoipa::path(get, path = "/", tag = "server", security(()),
-    responses((status = 200, content((Welcome = "application/json"), (String = "text/html")))))]
+    responses((status = 200, body = Welcome),
+        (status = 303, description = "To the console, for a client that accepts text/html")))]
 pub(crate) async fn root(headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !accepted.contains("text/html") {
         let version = env!("CARGO_PKG_VERSION");
         return Json(Welcome { name: "atoll", version, links: LINKS }).into_response();
     }
-    let Links { api: _, docs, openapi, health, mcp } = LINKS;
-    let link = |path: &str, text: &str| format!("<li><a href=\"{path}\">{path}</a>: {text}</li>");
-    let page = format!(
-        "<!doctype html><meta charset=\"utf-8\"><title>Atoll</title><h1>Atoll {}</h1>\
-         <p>A computer of its own for every AI agent. Programs ask below /api/v1, with a key.</p><ul>{}{}{}{}</ul>",
-        env!("CARGO_PKG_VERSION"),
-        link(docs, "the API, for people"),
-        link(openapi, "the API, for programs"),
-        link(health, "whether this server works"),
-        link(mcp, "tools for models, over the Model Context Protocol"),
-    );
-    let policy = "default-src 'none'";
-    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response()
+    Redirect::to(LINKS.console).into_response()
 }
 
 /// Whether the server works. Needs no key.

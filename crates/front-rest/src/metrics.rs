@@ -1,6 +1,5 @@
 //! Figures about sandboxes and the pool, in the text form that Prometheus reads.
 
-use crate::shapes::status_name;
 use atoll_core::{PoolKey, PoolView, UsageTotals};
 use atoll_types::Status;
 use std::{collections::BTreeMap, fmt::Write};
@@ -15,7 +14,7 @@ pub(crate) fn render(
     writeln!(page, "# TYPE atoll_sandboxes gauge")?;
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     for (status, count) in sandboxes {
-        *by_name.entry(status_name(*status)).or_insert(0) += count;
+        *by_name.entry(status.shown()).or_insert(0) += count;
     }
     for (status, count) in by_name {
         writeln!(page, "atoll_sandboxes{{status=\"{status}\"}} {count}")?;

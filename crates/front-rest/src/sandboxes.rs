@@ -3,8 +3,9 @@
 use crate::{
     App,
     parse::{Params, Raw, json, sandbox_id},
-    shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, status_name, statuses_of},
+    shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, statuses_of},
 };
+use atoll_core::CreateSandbox;
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{Error, ListQuery, Page, SortBy};
 use axum::{
@@ -24,7 +25,8 @@ type JsonResult<T> = Result<Json<T>, Failure>;
     responses((status = 201, body = Sandbox), (status = 200, description = "The one with this session key", body = Sandbox),
         (status = 403, description = "Above what the key's tier, the owner's plan or the machine allows"),
         (status = 422, description = "A field is wrong"),
-        (status = 429, description = "Too many at a time, or no room on the machine")))]
+        (status = 429, description = "Too many at a time, or no room on the machine"),
+        (status = 502, description = "The image had to be pulled, and that failed")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Who(caller): Who,
@@ -35,7 +37,9 @@ pub(crate) async fn create(
     let repeat = Repeat::of(&headers, "create", &body)?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let created = core.sandboxes.create(&asker, request.into()).await?;
+        let request = CreateSandbox::from(request);
+        core.images.make_on_use(&asker, request.image.as_deref()).await?;
+        let created = core.sandboxes.create(&asker, request).await?;
         let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, Sandbox::created(created)))
     };
@@ -95,14 +99,20 @@ pub(crate) fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, 
     pairs.iter().filter(|p| !p.is_empty()).map(read).collect()
 }
 
+/// The page that a request for a list names, and its size: the first, of 20, where it names none.
+pub(crate) fn page_asked(page: Option<u64>, size: Option<u32>) -> Result<(u64, u32), Failure> {
+    let page = page.unwrap_or(1);
+    match PAGES.contains(&page) {
+        true => Ok((page, size.unwrap_or(20))),
+        false => Err(Failure::in_query(Error::invalid("page", "page starts at 1"))),
+    }
+}
+
 impl ListParams {
     pub(crate) fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
         let Self { page, page_size, status, search, image, owner, session_key, labels, sort_by, sort_order } =
             self;
-        let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
-        if !PAGES.contains(&page) {
-            return Err(wrong("page", "page starts at 1"));
-        }
+        let (page, size) = page_asked(page, page_size)?;
         let mut statuses = Vec::new();
         for name in status.as_deref().unwrap_or_default().split(',').filter(|s| !s.is_empty()) {
             statuses.extend(statuses_of(name).ok_or_else(|| wrong("status", "there is no such status"))?);
@@ -124,6 +134,7 @@ impl ListParams {
             image,
             session_key,
             labels: labels_of(labels.as_deref())?,
+            label: None,
             text: search.filter(|s| !s.is_empty()),
             sort_by,
             descending,
@@ -153,7 +164,7 @@ pub(crate) async fn list(
 pub(crate) fn page_of(found: Page, page: u64, page_size: u32) -> SandboxPage {
     let mut status_counts = BTreeMap::new();
     for (status, count) in found.status_counts {
-        *status_counts.entry(status_name(status)).or_insert(0) += count;
+        *status_counts.entry(status.shown()).or_insert(0) += count;
     }
     let items = found.items.into_iter().map(Sandbox::listed).collect();
     SandboxPage { items, total: found.total, page, page_size, status_counts }
@@ -208,8 +219,8 @@ pub(crate) async fn stop(
     Ok(Json(app.core.sandboxes.stop(&caller, sandbox_id(&id)?).await?.into()))
 }
 
-/// Lets every process stand still where it is, and takes memory away that can be read again. Whatever needs
-/// the sandbox lets it go on: a command, a file, a terminal, a port.
+/// Freezes every process of the sandbox and reclaims memory that can be read again. The next request that needs
+/// the sandbox (a command, a file, a terminal, a port) unfreezes it.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/pause", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
 pub(crate) async fn pause(

@@ -199,8 +199,18 @@ impl From<&RuntimeSettings> for SnapshotSettings {
 pub(crate) struct ImageSettings {
     /// Whether ordinary keys may use only images that an admin approved; `host` is one.
     require_approved: bool,
-    /// What an image may hold that is imported, where its request says nothing of it.
+    /// What an image may hold that is imported or pulled, where its request says nothing of it.
     max_mb: u64,
+    /// Whether a create that names an image of a registry which is not here pulls it first: for admins from any registry.
+    pull_on_use: bool,
+    /// The registries (HOST or HOST:PORT) from which creates of other keys do.
+    pull_on_use_registries: Vec<String>,
+    /// What images may hold together that were pulled and that no admin approved; at as much, creates of ordinary keys pull no more.
+    pull_on_use_max_mb: u64,
+    /// Whether a create that names an image of the catalogue which is not built yet, or an alias of one, builds it first.
+    build_on_use: bool,
+    /// How long a layer that was fetched, and a step of a build, is kept for the next pull or build; -1 for ever.
+    layer_retention_seconds: i64,
     /// How long an image is kept that no sandbox uses and no setting names; -1 for ever.
     unused_retention_seconds: i64,
 }
@@ -210,6 +220,11 @@ impl From<&RuntimeSettings> for ImageSettings {
         Self {
             require_approved: k.images_require_approved,
             max_mb: k.images_max_mb,
+            pull_on_use: k.images_pull_on_use,
+            pull_on_use_registries: k.images_pull_on_use_registries.clone(),
+            pull_on_use_max_mb: k.images_pull_on_use_max_mb,
+            build_on_use: k.images_build_on_use,
+            layer_retention_seconds: k.images_layer_retention_seconds,
             unused_retention_seconds: k.images_unused_retention_seconds,
         }
     }
@@ -381,6 +396,41 @@ fn flat(body: Map<String, Value>) -> Result<Map<String, Value>, Error> {
     Ok(all)
 }
 
+/// Whether a setting is whole seconds, of which a change may name a fraction.
+fn is_seconds(name: &str, schema: &Value) -> bool {
+    name.ends_with("seconds") && schema["type"] == "integer"
+}
+
+/// The changes with whole seconds: a fraction counts as a second more. What is below the least value is left for the
+/// check to refuse.
+fn whole_seconds(mut changes: Map<String, Value>) -> Map<String, Value> {
+    for (name, value) in &mut changes {
+        let Some(seconds) = value.as_f64().filter(|seconds| value.is_f64() && *seconds > 0.0) else {
+            continue;
+        };
+        let schema = RuntimeSettings::schema(name).unwrap_or_default();
+        let fits = |least: f64, most: f64| (least..=most).contains(&seconds);
+        if is_seconds(name, &schema)
+            && let (Some(least), Some(most)) = (schema["minimum"].as_f64(), schema["maximum"].as_f64())
+            && fits(least, most)
+        {
+            *value = (seconds.ceil() as i64).into();
+        }
+    }
+    changes
+}
+
+/// The schema of whole seconds, with fractions.
+fn with_fractions(mut schema: Value) -> Value {
+    schema["type"] = "number".into();
+    if schema["minimum"] == -1 {
+        // Between never and the least there is nothing; null is no number.
+        let above = if schema.get("not").is_some() { "maximum" } else { "exclusiveMaximum" };
+        schema["not"] = json!({"type": "number", "exclusiveMinimum": -1, above: 0});
+    }
+    schema
+}
+
 /// What a change may say: the settings in the places of [`SettingsItem`].
 pub(crate) fn schema() -> Value {
     let or_null = |mut of: Value| {
@@ -394,7 +444,8 @@ pub(crate) fn schema() -> Value {
     let object = || json!({"type": "object", "additionalProperties": false, "properties": {}});
     let (mut all, mut own) = (object(), object());
     for name in RuntimeSettings::NAMES {
-        let of = or_null(RuntimeSettings::schema(name).unwrap_or_default());
+        let of = RuntimeSettings::schema(name).unwrap_or_default();
+        let of = or_null(if is_seconds(name, &of) { with_fractions(of) } else { of });
         match (is_own(name), name.split_once('.')) {
             (true, Some((group, name))) => {
                 if own["properties"].get(group).is_none() {
@@ -440,7 +491,7 @@ pub(crate) async fn patch(
     Who(caller): Who,
     Raw(body): Raw,
 ) -> Result<Json<SettingsItem>, Failure> {
-    let changes = flat(json(&body)?)?;
+    let changes = whole_seconds(flat(json(&body)?)?);
     Ok(Json(app.core.settings.patch(&caller, changes).await.map_err(named)?.into()))
 }
 
@@ -463,6 +514,30 @@ mod tests {
                 if is_own(name) { format!("/{OWN}/{}", name.replace('.', "/")) } else { format!("/{name}") };
             assert_eq!(shown.pointer(&place).cloned(), runtime_settings.get(name), "{name}");
         }
+    }
+
+    #[test]
+    fn seconds_may_have_fractions_between_their_bounds() {
+        let read = |name: &str, value: Value| {
+            whole_seconds(Map::from_iter([(name.to_owned(), value)]))[name].clone()
+        };
+        assert_eq!(read("idle_timeout_seconds", json!(30.5)), 31);
+        assert_eq!(read("stopped_retention_seconds", json!(0.25)), 1);
+        for (name, value) in [
+            ("idle_timeout_seconds", json!(9.5)),
+            ("idle_timeout_seconds", json!(-1.5)),
+            ("idle_timeout_seconds", json!(2_592_000.5)),
+            ("stopped_retention_seconds", json!(-0.5)),
+            ("default_max_per_user", json!(2.5)),
+            ("no_such_seconds", json!(2.5)),
+        ] {
+            assert_eq!(read(name, value.clone()), value, "{name}");
+        }
+        let all = schema();
+        let retention = &all["properties"]["stopped_retention_seconds"];
+        assert_eq!(retention["not"], json!({"type": "number", "exclusiveMinimum": -1, "maximum": 0}));
+        assert_eq!(retention["type"], json!(["number", "null"]));
+        assert_eq!(all["properties"]["idle_timeout_seconds"]["minimum"], 10);
     }
 
     #[test]

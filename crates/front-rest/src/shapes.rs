@@ -2,7 +2,6 @@
 //! itself, and conversions name every field.
 
 mod exec;
-mod redacted;
 
 use crate::{
     egress::EgressPolicy,
@@ -17,7 +16,6 @@ use atoll_types::{
     time::rfc3339,
 };
 pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
-pub(crate) use redacted::Redacted;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -168,6 +166,8 @@ impl From<CreateBody> for CreateSandbox {
             volumes: volumes.into_iter().flatten().map(Into::into).collect(),
             tenant_id,
             filesystem: filesystem.unwrap_or_default().into(),
+            runtime: None,
+            approved_image: false,
         }
     }
 }
@@ -195,7 +195,7 @@ pub(crate) struct PatchBody {
     #[schema(value_type = Option<String>)]
     #[serde(deserialize_with = "auto_snapshot")]
     auto_snapshot: Option<AutoSnapshot>,
-    /// All volumes that it has from now on; only while it is not running.
+    /// All volumes that it has from now on, beside its tenant's storage; only while it is not running.
     volumes: Option<Vec<Attachment>>,
 }
 
@@ -280,21 +280,9 @@ pub(crate) struct Sandbox {
     stderr: Option<String>,
 }
 
-/// The names that this API has for the core's statuses.
-pub(crate) fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Provisioning => "creating",
-        Status::Ready => "running",
-        Status::Paused => "paused",
-        Status::Stopped => "stopped",
-        Status::Dead => "dead",
-        Status::Destroyed => "destroyed",
-    }
-}
-
 /// The statuses that a name of this API means.
 pub(crate) fn statuses_of(name: &str) -> Option<Vec<Status>> {
-    let all: Vec<Status> = Status::ALL.iter().copied().filter(|s| status_name(*s) == name).collect();
+    let all: Vec<Status> = Status::ALL.iter().copied().filter(|s| s.shown() == name).collect();
     (!all.is_empty()).then_some(all)
 }
 
@@ -349,7 +337,7 @@ impl From<SandboxRecord> for Sandbox {
             id: id.uuid(),
             user_id: owner,
             user_name: owner_name,
-            status: status_name(status),
+            status: status.shown(),
             status_reason,
             image,
             profile: profile.name,

@@ -107,7 +107,7 @@ impl From<SkillRecord> for SkillItem {
 }
 
 impl SkillItem {
-    fn with((record, text): (SkillRecord, String)) -> Self {
+    pub(crate) fn with((record, text): (SkillRecord, String)) -> Self {
         Self { skill_md_content: Some(text), ..Self::from(record) }
     }
 }

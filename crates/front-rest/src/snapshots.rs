@@ -3,14 +3,14 @@
 use crate::{
     App,
     parse::{Params, Raw, json, sandbox_id, seconds, snapshot_id},
-    sandboxes::PAGES,
+    sandboxes::page_asked,
     shapes::{ChangedFile, Labels, Sandbox, Variables, auto_snapshot},
 };
 use atoll_core::{ForkSandbox, NewSnapshot, RollbackOptions, RolledBack};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{
-    AutoSnapshot, Error, KernelCheckpoint, SnapshotId, SnapshotPage, SnapshotQuery, SnapshotRecord,
-    files::Changed, time::rfc3339,
+    AutoSnapshot, KernelCheckpoint, SnapshotId, SnapshotPage, SnapshotQuery, SnapshotRecord, files::Changed,
+    time::rfc3339,
 };
 use axum::{
     Json,
@@ -70,6 +70,7 @@ impl From<SnapshotRecord> for SnapshotItem {
             created_at,
             size_bytes,
             kernels,
+            skills: _,
             ready: _,
         } = record;
         Self {
@@ -144,10 +145,7 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     Params(params): Params<SnapshotParams>,
 ) -> JsonResult<SnapshotList> {
-    let (page, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(20));
-    if !PAGES.contains(&page) {
-        return Err(Failure::in_query(Error::invalid("page", "page starts at 1")));
-    }
+    let (page, page_size) = page_asked(params.page, params.page_size)?;
     let offset = (page - 1).saturating_mul(u64::from(page_size));
     let query = SnapshotQuery { sandbox: sandbox_id(&id)?, offset, limit: page_size };
     let found = app.core.snapshots.list(&caller, query).await.map_err(Failure::in_query)?;

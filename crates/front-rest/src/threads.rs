@@ -3,7 +3,7 @@
 
 use crate::{App, parse::Params};
 use atoll_core::Caller;
-use atoll_http::{Failure, LARGEST_CALL, Who, read_body};
+use atoll_http::{Failure, LARGEST_CALL, ServerAddress, Who, read_request};
 use atoll_tool_sessions::{
     Export, ExportBody, ThreadId, Uploaded,
     tools::output::{ActiveSession, SessionStatus},
@@ -34,13 +34,6 @@ const STILL: Duration = Duration::from_secs(60);
 fn who(caller: Caller, thread: &str) -> Result<atoll_tool_sessions::ToolCaller, Failure> {
     let thread: ThreadId = thread.parse().map_err(Failure::in_path)?;
     Ok(atoll_tool_sessions::ToolCaller { caller, thread, address: None })
-}
-
-/// The address by which this server was asked.
-fn address(headers: &header::HeaderMap) -> Option<String> {
-    let host = headers.get(header::HOST)?.to_str().ok()?;
-    let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    atoll_tool_sessions::ToolCaller::address_of(host, https)
 }
 
 /// A tool.
@@ -74,11 +67,12 @@ pub(crate) async fn call(
     State(app): State<App>,
     Who(caller): Who,
     Path((thread, tool)): Path<(String, String)>,
+    address: Option<ServerAddress>,
     request: Request,
 ) -> Result<Json<Value>, Failure> {
     let mut who = who(caller, &thread)?;
-    who.address = address(request.headers());
-    let body = read_body(request.into_body(), LARGEST_CALL).await?;
+    who.address = address.map(|address| address.url());
+    let body = read_request(request, LARGEST_CALL).await?;
     let arguments = match body.trim_ascii() {
         b"" => Value::Null,
         text => serde_json::from_slice(text).map_err(|e| Error::invalid("body", e.to_string()))?,
@@ -286,7 +280,7 @@ pub(crate) async fn upload(
 }
 
 async fn next_field(parts: &mut Multipart) -> Result<Option<Field<'_>>, Failure> {
-    let late = |_| Error::invalid("files", "the upload stood still for too long");
+    let late = |_| Error::invalid("files", "no data came for too long");
     Ok(tokio::time::timeout(STILL, parts.next_field()).await.map_err(late)?.map_err(|e| cut(&e))?)
 }
 
@@ -297,12 +291,12 @@ fn chunks(field: Field<'_>) -> impl Stream<Item = atoll_types::Result<Bytes>> + 
             Ok(Ok(None)) => None,
             Ok(Ok(Some(bytes))) => Some((Ok(bytes), Some(field))),
             Ok(Err(error)) => Some((Err(cut(&error)), None)),
-            Err(_) => Some((Err(Error::invalid("files", "the upload stood still for too long")), None)),
+            Err(_) => Some((Err(Error::invalid("files", "no data came for too long")), None)),
         }
     })
 }
 
-/// Ends all sessions of a thread, with their exports and what was uploaded to it.
+/// Deletes a thread: its conversation with the agent, its sessions, their exports and what was uploaded to it.
 #[utoipa::path(delete, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
     responses((status = 204), (status = 422)))]
 pub(crate) async fn delete(
@@ -310,7 +304,14 @@ pub(crate) async fn delete(
     Who(caller): Who,
     Path(thread): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    app.sessions.delete_thread(&who(caller, &thread)?, "its conversation was deleted").await?;
+    let who = who(caller, &thread)?;
+    match app.agents.delete_thread(&who.caller, &who.thread).await {
+        // The tools have threads that never were a conversation with the agent.
+        Err(error) if error.code == ErrorCode::NotFound => {
+            app.sessions.delete_thread(&who, "its conversation was deleted").await?;
+        }
+        deleted => deleted?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

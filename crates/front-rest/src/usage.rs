@@ -3,11 +3,12 @@
 use crate::{
     App,
     parse::{Params, sandbox_id},
+    shapes::ActivityItem,
 };
-use atoll_core::{SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample};
+use atoll_core::{SAMPLES_KEPT, SandboxMetrics, SandboxUsage, UsageNow, UsageSample};
 use atoll_http::{Failure, Who};
 use atoll_types::{
-    Error,
+    Error, SandboxId,
     time::{moment, rfc3339},
 };
 use axum::{
@@ -40,6 +41,8 @@ pub(crate) struct UsageNowItem {
     disk_limit_bytes: Option<u64>,
     /// Processes that were ended for memory.
     oom_kills: Option<u32>,
+    /// How often its commands were ended because their sockets held too much memory, which no cgroup counts.
+    socket_kills: Option<u64>,
 }
 
 /// What a sandbox used at one moment.
@@ -85,6 +88,7 @@ impl From<UsageNow> for UsageNowItem {
             memory_limit_bytes,
             processes_limit,
             disk_limit_bytes,
+            socket_kills,
         } = now;
         let UsageItem { at, cpu_cores, cpu_total_seconds, memory_bytes, processes, disk_bytes, oom_kills } =
             sample.into();
@@ -101,6 +105,7 @@ impl From<UsageNow> for UsageNowItem {
             disk_bytes,
             disk_limit_bytes,
             oom_kills,
+            socket_kills,
         }
     }
 }
@@ -145,11 +150,68 @@ pub(crate) async fn metrics(
     let wrong = || Failure::in_query(Error::invalid("since", "expected RFC 3339 or milliseconds since 1970"));
     let since = since.map(|text| moment(&text).ok_or_else(wrong)).transpose()?;
     let found = app.core.usage.metrics(&caller, id, since, limit.unwrap_or(SAMPLES_KEPT)).await;
-    let SandboxMetrics { now, history, interval_seconds } = found.map_err(Failure::in_query)?;
-    Ok(Json(MetricsReply {
+    Ok(Json(MetricsReply::new(id.uuid(), found.map_err(Failure::in_query)?)))
+}
+
+impl MetricsReply {
+    fn new(sandbox_id: Uuid, metrics: SandboxMetrics) -> Self {
+        let SandboxMetrics { now, history, interval_seconds } = metrics;
+        Self {
+            sandbox_id,
+            now: now.map(UsageNowItem::from),
+            history: history.into_iter().map(UsageItem::from).collect(),
+            interval_seconds,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct UsageParams {
+    /// Ids, separated by commas; 200 at most.
+    ids: String,
+    /// The newest so many samples of each; 24 unless said otherwise.
+    limit: Option<usize>,
+}
+
+/// What a list shows of a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SandboxUsageItem {
+    sandbox_id: Uuid,
+    /// Null where it is not counted.
+    metrics: Option<MetricsReply>,
+    /// What last ran, of the newest activities.
+    last_command: Option<ActivityItem>,
+}
+
+/// In its usual spelling.
+const UUID_LENGTH: usize = 36;
+/// What `ids` is, as a regular expression.
+pub(crate) const IDS: &str = "^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\
+    (?:,[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}){0,199}$";
+
+/// Samples of each that a list shows.
+const SHOWN: usize = 24;
+
+/// What several sandboxes use, and the last command of each. Those that there are not, or not for you, are left out.
+#[utoipa::path(get, path = "/api/v1/usage", tag = "sandboxes", params(UsageParams),
+    responses((status = 200, body = Vec<SandboxUsageItem>), (status = 422)))]
+pub(crate) async fn usage(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<UsageParams>,
+) -> Result<Json<Vec<SandboxUsageItem>>, Failure> {
+    let UsageParams { ids, limit } = params;
+    let wrong = || Failure::in_query(Error::invalid("ids", "expected ids of sandboxes, separated by commas"));
+    let one =
+        |id: &str| Uuid::try_parse(id).ok().filter(|_| id.len() == UUID_LENGTH).map(SandboxId::from_uuid);
+    let ids = ids.split(',').map(|id| one(id).ok_or_else(wrong)).collect::<Result<Vec<_>, _>>()?;
+    let found = app.core.usage.many(&caller, &ids, limit.unwrap_or(SHOWN)).await;
+    let item = |SandboxUsage { id, metrics, last_command }| SandboxUsageItem {
         sandbox_id: id.uuid(),
-        now: now.map(UsageNowItem::from),
-        history: history.into_iter().map(UsageItem::from).collect(),
-        interval_seconds,
-    }))
+        metrics: metrics.map(|metrics| MetricsReply::new(id.uuid(), metrics)),
+        last_command: last_command.map(ActivityItem::from),
+    };
+    Ok(Json(found.map_err(Failure::in_query)?.into_iter().map(item).collect()))
 }

@@ -3,7 +3,7 @@
 use crate::{
     App,
     parse::{Params, Raw, required_json},
-    sandboxes::PAGES,
+    sandboxes::page_asked,
 };
 use atoll_core::{AttachVolume, LARGEST_PAGE, NewVolume, VolumeView};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
@@ -49,9 +49,10 @@ pub(crate) struct Volume {
     created_at: String,
     /// It is being deleted, and cannot be attached any more.
     deleting: bool,
-    /// What it holds; not in lists.
+    /// What it holds; not in lists, and null where the kernel does not count it, as on plain folders.
     #[serde(skip_serializing_if = "Option::is_none")]
-    used_bytes: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    used_bytes: Option<Option<u64>>,
     /// The sandboxes that have it, running or stopped; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     attached_to: Option<Vec<Uuid>>,
@@ -116,7 +117,7 @@ impl From<Attachment> for AttachVolume {
 
 impl From<VolumeMount> for Attachment {
     fn from(mount: VolumeMount) -> Self {
-        let VolumeMount { name, volume: _, path, read_only } = mount;
+        let VolumeMount { name, volume: _, path, read_only, whole: _ } = mount;
         Self { name: name.into(), path, read_only }
     }
 }
@@ -209,10 +210,7 @@ pub(crate) async fn list(
     Who(caller): Who,
     Params(params): Params<VolumeParams>,
 ) -> JsonResult<VolumeList> {
-    let (page, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(20));
-    if !PAGES.contains(&page) {
-        return Err(Failure::in_query(Error::invalid("page", "page starts at 1")));
-    }
+    let (page, page_size) = page_asked(params.page, params.page_size)?;
     if !(1..=LARGEST_PAGE).contains(&page_size) {
         let message = format!("page_size must be between 1 and {LARGEST_PAGE}");
         return Err(Failure::in_query(Error::invalid("page_size", message)));

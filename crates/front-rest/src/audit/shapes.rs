@@ -102,7 +102,7 @@ pub(crate) struct AuditFile {
     size: Option<u64>,
 }
 
-#[allow(clippy::cast_precision_loss)] // Beyond centuries.
+// Beyond centuries.
 fn millis(us: u64) -> f64 {
     us as f64 / 1000.0
 }

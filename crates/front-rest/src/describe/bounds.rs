@@ -2,11 +2,13 @@
 //! the document refuses what the server refuses.
 
 use super::sets::status_names;
-use crate::{audit::trail::OLDEST_DAYS, exec::signals, keys, sandboxes, settings, threads::MOST_FILES};
+use crate::{
+    audit::trail::OLDEST_DAYS, exec::signals, keys, sandboxes, settings, threads::MOST_FILES, usage,
+};
 use atoll_core::{
     EgressEntry, FILES_PER_PAGE, LARGEST_PAGE, Language, MAX_BACKGROUND_SECONDS, MAX_CELL_SECONDS,
     MAX_TIMEOUT_SECONDS, PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds,
-    image_specs::PACKAGE_SEARCH,
+    image_specs::{MOST_LOCKED, PACKAGE_SEARCH, dockerfile::LONGEST_DOCKERFILE},
 };
 use atoll_tool_sessions::ThreadId;
 use atoll_types::{
@@ -252,6 +254,13 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("BulkBody", "/properties/ids", || json!({"maxItems": bounds::MOST_AT_ONCE})),
     ("BulkFilter", "/properties/labels", labels),
     ("BulkFilter", "/properties/status", statuses),
+    ("BuildBody", "/properties/cpu_cores", cores),
+    ("BuildBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
+    ("BuildBody", "/properties/dockerfile", || json!({"maxLength": LONGEST_DOCKERFILE})),
+    ("BuildBody", "/properties/lock", || json!({"maxItems": MOST_LOCKED})),
+    ("BuildBody", "/properties/memory_mb", || range(&bounds::MEMORY_MB)),
+    ("BuildBody", "/properties/warm_pool_max", pool_size),
+    ("BuildBody", "/properties/warm_pool_min", pool_size),
     ("CheckpointBody", "/properties/name", || text(&bounds::CHECKPOINT_NAME)),
     ("CleanupBody", "", || either(("before", "string"), ("older_than_days", "integer"))),
     ("CleanupBody", "/properties/before", moment),
@@ -294,6 +303,11 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
         || json!({"maxLength": EgressEntry::LONGEST, "pattern": EgressEntry::pattern()}),
     ),
     ("EgressItem", "/properties/port", port),
+    (
+        "EgressLimits",
+        "/properties/connection_seconds",
+        || json!({"exclusiveMinimum": 0, "maximum": u32::MAX}),
+    ),
     ("EgressPolicy", "", policy),
     ("EgressPolicy", "/properties/allow", || json!({"maxItems": bounds::MOST_EGRESS_ENTRIES})),
     ("EgressPolicy", "/properties/deny", || json!({"maxItems": bounds::MOST_EGRESS_ENTRIES})),
@@ -351,7 +365,7 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("MoveBody", "/properties/from", path),
     ("MoveBody", "/properties/to", path),
     ("NodePackages", "", || packages(&bounds::scoped_package(), version())),
-    ("Packages", "", || packages(bounds::PLAIN_PACKAGE, version())),
+    ("Packages", "", || packages(&bounds::package_with_extras(), version())),
     ("PatchBody", "/properties/cpu_cores", cores),
     ("PatchBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
     ("PatchBody", "/properties/idle_timeout_seconds", idle),
@@ -368,6 +382,9 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     }),
     ("PortItem", "/properties/port", port),
     ("PreviewTokenBody", "/properties/ttl_seconds", token_seconds),
+    ("PullBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
+    ("PullBody", "/properties/reference", || json!({"minLength": 1, "maxLength": 512})),
+    ("PushBody", "/properties/reference", || json!({"minLength": 1, "maxLength": 512})),
     ("RPackages", "", || packages(bounds::PLAIN_PACKAGE, json!({"maxLength": 0}))),
     ("RefusedHost", "/properties/port", port),
     ("RemoveBody", "/properties/path", path),
@@ -406,6 +423,8 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
 
 /// Parameters, by the operation's name or the end of it.
 const PARAMETERS: &[(&str, &str, Facts)] = &[
+    ("admin_owners", "page", || range(&sandboxes::PAGES)),
+    ("admin_owners", "page_size", || up_to(LARGEST_PAGE)),
     ("admin_sandboxes", "labels", labels),
     ("admin_sandboxes", "page", || range(&sandboxes::PAGES)),
     ("admin_sandboxes", "page_size", || up_to(bounds::SANDBOXES_PER_PAGE)),
@@ -441,6 +460,8 @@ const PARAMETERS: &[(&str, &str, Facts)] = &[
     ("files_upload", "path", path),
     ("files_watch", "path", path),
     ("images_package_catalogue", "q", || text(&PACKAGE_SEARCH)),
+    ("keys_list", "page", || range(&sandboxes::PAGES)),
+    ("keys_list", "page_size", || up_to(LARGEST_PAGE)),
     ("sandboxes_activity", "limit", || up_to(bounds::SANDBOXES_PER_PAGE)),
     ("sandboxes_list", "labels", labels),
     ("sandboxes_list", "page", || range(&sandboxes::PAGES)),
@@ -448,6 +469,8 @@ const PARAMETERS: &[(&str, &str, Facts)] = &[
     ("sandboxes_list", "status", statuses),
     ("sandboxes_metrics", "limit", || range(&(0..=SAMPLES_KEPT))),
     ("sandboxes_metrics", "since", moment),
+    ("sandboxes_usage", "ids", || json!({"pattern": usage::IDS})),
+    ("sandboxes_usage", "limit", || range(&(0..=SAMPLES_KEPT))),
     ("skills_list", "limit", || up_to(SKILLS_PER_PAGE)),
     ("skills_list", "search", || text(&SKILL_SEARCH)),
     ("snapshots_diff", "to", || json!({"pattern": "^(?:now|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$"})),

@@ -79,6 +79,8 @@ struct Kind<'a> {
     keyed: bool,
     body: bool,
     websocket: bool,
+    /// Whether an `Idempotency-Key` makes it repeatable.
+    repeatable: bool,
 }
 
 impl Kind<'_> {
@@ -111,7 +113,11 @@ const STATUSES: &[(u16, Applies, &str)] = &[
     (401, |k| k.keyed, "No key, or one that is not valid"),
     (403, |k| k.keyed, "The key, its tier or the owner's plan does not allow it"),
     (404, |k| k.path.contains('{'), "There is no such thing, or it is another owner's"),
-    (409, |k| k.in_sandbox(), "Not in the state that it needs: not running, in use, ended"),
+    (
+        409,
+        |k| k.in_sandbox() || k.repeatable,
+        "Not in the state that it needs: not running, in use, ended; or a request with the same key is under way",
+    ),
     (413, |k| k.body, "The body is too large"),
     (422, |k| k.keyed, "A field, a parameter or a header is wrong"),
     (426, |k| k.websocket, "The request is no WebSocket"),
@@ -146,8 +152,11 @@ pub(super) fn add(path: &str, operation: &mut Value) {
     // One way in beside the key is a way in for some callers only.
     let keyed = operation.get("security").and_then(Value::as_array).is_none_or(|ways| ways.len() > 1);
     let body = operation.get("requestBody").is_some();
+    let repeatable = operation["parameters"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|parameter| parameter["name"] == "Idempotency-Key"));
     let Some(answers) = operation["responses"].as_object_mut() else { return };
-    let kind = Kind { path, keyed, body, websocket: answers.contains_key("101") };
+    let kind = Kind { path, keyed, body, websocket: answers.contains_key("101"), repeatable };
     for (status, applies, meaning) in STATUSES {
         let status = status.to_string();
         if applies(&kind) && !answers.contains_key(&status) {

@@ -34,6 +34,39 @@ const TAGS: &[(&str, &str)] = &[
 /// changed and the request is refused.
 const NEEDS_BODY: &[&str] = &["egress_put", "exec_exec", "admin_bulk_stop"];
 
+/// Operations that are carried out once for each `Idempotency-Key`.
+const REPEATABLE: &[&str] = &[
+    "exec_exec",
+    "images_build_image",
+    "images_pull",
+    "kernels_execute",
+    "kernels_run",
+    "keys_create",
+    "sandboxes_create",
+    "sandboxes_import",
+    "skills_create",
+    "snapshots_create",
+    "snapshots_fork",
+    "snapshots_rollback",
+    "volumes_create",
+];
+
+/// Adds the header of an operation that may be repeated.
+fn repeatable(operation: &mut Value) {
+    if !operation["operationId"].as_str().is_some_and(|id| REPEATABLE.contains(&id)) {
+        return;
+    }
+    let header = json!({
+        "name": "Idempotency-Key", "in": "header", "required": false,
+        "description": "A name of this request, of the caller's choice: however often it is sent, it is carried out once.",
+        "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+    });
+    match operation["parameters"].as_array_mut() {
+        Some(parameters) => parameters.push(header),
+        None => operation["parameters"] = json!([header]),
+    }
+}
+
 /// The whole document.
 pub(crate) fn finish(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
@@ -52,6 +85,7 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
         let path = path.replace("{*", "{");
         for operation in item.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
             name(operation);
+            repeatable(operation);
             bodies(operation, &schemas);
             sets::close_parameters(operation);
             bounds::bind_parameters(operation);

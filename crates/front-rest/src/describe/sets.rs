@@ -1,18 +1,17 @@
 //! Texts that are one of a closed set, as the code has them. A set that is open, or that grows with every
 //! release (kinds of operations and events), is not here.
 
-use crate::shapes::status_name;
 use atoll_core::{Language, image_specs::PackageManager};
 use atoll_types::{
-    ActivityKind, AutoSnapshot, ImageOrigin, Profile, Scope, SkillSource, SnapshotKind, SortBy, Status, Tier,
-    audit::Outcome,
+    ActivityKind, AutoSnapshot, BuildState, ImageOrigin, Profile, Scope, SkillSource, SnapshotKind, SortBy,
+    Status, Tier, audit::Outcome,
 };
 use serde_json::{Map, Value, json};
 
 type Names = fn() -> Vec<&'static str>;
 
 pub(super) fn status_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Status::ALL.iter().copied().map(status_name).collect();
+    let mut names: Vec<&str> = Status::ALL.iter().copied().map(Status::shown).collect();
     names.dedup();
     names
 }
@@ -63,6 +62,8 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("AuditEnd", "outcome", outcomes),
     ("AuditFile", "action", changes),
     ("AuditKept", "encoding", || vec!["utf8", "base64"]),
+    ("Build", "origin", || ImageOrigin::ALL.iter().map(|origin| origin.as_str()).collect()),
+    ("Build", "status", || BuildState::ALL.iter().map(|state| state.as_str()).collect()),
     ("ChangedFile", "action", changes),
     ("CreateBody", "auto_snapshot", auto_snapshots),
     ("CreateBody", "profile", || Profile::BUILTIN.to_vec()),
@@ -86,6 +87,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("KeyItem", "scope", scopes),
     ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
     ("PackageItem", "manager", package_managers),
+    ("PackageVersion", "manager", || vec!["debian", "pip", "npm"]),
     ("PatchBody", "auto_snapshot", auto_snapshots),
     ("RunBody", "language", languages),
     ("Sandbox", "auto_snapshot", auto_snapshots),

@@ -1,6 +1,6 @@
 //! Looking at commands and acting on them.
 
-use super::{shapes::ExecItem, signals::SignalBody};
+use super::{report::ExecItem, signals::SignalBody};
 use crate::{
     App,
     files::steady,

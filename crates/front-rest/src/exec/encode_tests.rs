@@ -95,10 +95,10 @@ fn a_cut_character_waits_across_the_other_output() {
     encoder.output(&mut out, OutputStream::Stdout, 9, &[&island[2..], b"cd"].concat());
     let seen: Vec<String> = parse(&out).into_iter().map(|(id, event)| format!("{id} {event}")).collect();
     insta::assert_snapshot!(seen.join("\n"), @r#"
-    2 {"data":"ab","offset":0,"type":"stdout"}
-    2 {"data":"error","offset":4,"type":"stderr"}
-    11 {"data":"🏝","next":11,"offset":2,"type":"stdout"}
-    13 {"data":"cd","offset":11,"type":"stdout"}
+    2 {"type":"stdout","offset":0,"data":"ab"}
+    2 {"type":"stderr","offset":4,"data":"error"}
+    11 {"type":"stdout","offset":2,"next":11,"data":"🏝"}
+    13 {"type":"stdout","offset":11,"data":"cd"}
     "#);
 }
 

@@ -4,16 +4,16 @@ pub(crate) mod control;
 mod encode;
 mod events;
 pub(crate) mod output;
-mod shapes;
+mod report;
 pub(crate) mod signals;
 
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
-    shapes::{ExecAnswer, ExecBody, ExecResult, Redacted},
+    shapes::{ExecAnswer, ExecBody, ExecResult},
 };
 use atoll_core::{Caller, ExecCommand, ExecMode, Execs};
-use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
+use atoll_http::{Busy, Ending, Failure, Redacted, Repeat, Who, once, once_streamed};
 use atoll_types::{Error, ErrorCode, ExecId, SandboxId};
 use axum::{
     extract::{Path, State},
@@ -21,7 +21,7 @@ use axum::{
     response::Response,
 };
 pub(crate) use encode::json_pieces;
-use shapes::ExecItem;
+use report::ExecItem;
 
 /// Runs a command: to its end, with `stream` as events while it runs (see the output of a command), with
 /// `background` without waiting for it. Both together answer with events and leave the command running

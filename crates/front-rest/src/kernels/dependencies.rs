@@ -1,15 +1,16 @@
 //! Packages, installed while the sandbox runs.
 
-use super::{JsonResult, language};
+use super::language;
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
 };
-use atoll_core::{Dependencies, Installed};
-use atoll_http::Who;
+use atoll_core::{Dependencies, Execs, Installed};
+use atoll_http::{Busy, Failure, Redacted, Repeat, Who, once};
 use axum::{
-    Json,
     extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ pub(crate) struct InstalledItem {
 
 /// Installs packages into the user's home, which is on the sandbox's volume, through what the sandbox may
 /// reach. An install that fails is an answer with `success` false.
+///
+/// A caller that goes away ends it, unless the request has an `Idempotency-Key`: with one it is begun once, and a
+/// repeated request waits for it and gets the same, also after the server was restarted.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/dependencies", tag = "kernels",
     params(("id" = uuid::Uuid, Path)), request_body = DependenciesBody,
     responses((status = 200, body = InstalledItem), (status = 404), (status = 409, description = "Not running"),
@@ -48,11 +52,20 @@ pub(crate) async fn install(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
+    headers: HeaderMap,
     Raw(body): Raw,
-) -> JsonResult<InstalledItem> {
+) -> Result<Response, Failure> {
     let sandbox = sandbox_id(&id)?;
     let DependenciesBody { language: name, packages, timeout } = json(&body)?;
-    let wanted = Dependencies { language: language(name.as_deref())?, packages, timeout_seconds: timeout };
-    let Installed { success, stdout, stderr } = app.core.kernels.install(&caller, sandbox, &wanted).await?;
-    Ok(Json(InstalledItem { success, stdout, stderr }))
+    let language = language(name.as_deref())?;
+    let repeat = Repeat::of(&headers, &format!("dependencies {sandbox}"), &body)?;
+    let id = repeat.as_ref().map(|r| Execs::repeatable_id(&caller, sandbox, &r.key, &r.request));
+    let wanted = Dependencies { language, packages, timeout_seconds: timeout, usual_seconds: None, id };
+    let (core, asker) = (app.core.clone(), caller.clone());
+    let work = async move {
+        let Installed { success, exit_code: _, timed_out: _, stdout, stderr, redactor } =
+            core.kernels.install(&asker, sandbox, &wanted).await?;
+        Ok((StatusCode::OK, Redacted { answer: InstalledItem { success, stdout, stderr }, redactor }))
+    };
+    once(&app.core, &caller, repeat, Busy::Join, work).await
 }

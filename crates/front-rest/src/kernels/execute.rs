@@ -4,7 +4,6 @@ use super::{Ids, kernel_id, language, shapes::CellResult, stream};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
-    shapes::Redacted,
 };
 use atoll_core::{Caller, CellRequest, CellTarget, Kernels, OutputLimits};
 use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
@@ -119,14 +118,14 @@ async fn answer(
     let repeat = Repeat::of(headers, operation, body)?;
     let id = repeat.as_ref().map(|r| Kernels::repeatable_id(caller, sandbox, &r.key, &r.request));
     let limits = OutputLimits::default();
-    let request = CellRequest { target, code, timeout_seconds: timeout, limits, id };
+    let request = CellRequest { target, code, timeout_seconds: timeout, limits, id, result_variable: false };
     if stream.unwrap_or(false) {
         return streamed(app, caller, sandbox, &request, repeat, ending).await;
     }
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
         let outcome = core.kernels.execute(&asker, sandbox, &request).await?;
-        Ok((StatusCode::OK, Redacted::<CellResult>::from(outcome)))
+        Ok((StatusCode::OK, CellResult::redacted(outcome)))
     };
     once(&app.core, caller, repeat, Busy::Join, work).await
 }

@@ -1,7 +1,8 @@
 //! Kernels and cells on the wire.
 
-use crate::shapes::{ChangedFile, Redacted};
+use crate::shapes::ChangedFile;
 use atoll_core::{CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus};
+use atoll_http::Redacted;
 use atoll_types::{CellId, files::Changed, time::rfc3339};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -166,14 +167,13 @@ impl From<Display> for DisplayItem {
     }
 }
 
-impl From<CellOutcome> for Redacted<CellResult> {
-    fn from(outcome: CellOutcome) -> Self {
-        let CellOutcome { cell, report, changed, redactor } = outcome;
-        Self { answer: CellResult::new(cell, report, changed), redactor }
-    }
-}
-
 impl CellResult {
+    /// As its caller gets it, and as it may be kept.
+    pub(crate) fn redacted(outcome: CellOutcome) -> Redacted<Self> {
+        let CellOutcome { cell, report, changed, redactor } = outcome;
+        Redacted { answer: Self::new(cell, report, changed), redactor }
+    }
+
     pub(crate) fn new(cell: CellId, report: CellReport, changed: Option<Changed>) -> Self {
         let CellReport {
             kernel,

@@ -5,7 +5,7 @@
 use crate::App;
 use atoll_core::Port;
 use atoll_http::{Access, Failure, caller_of, presented};
-use atoll_types::{Error, ErrorCode, SandboxId};
+use atoll_types::SandboxId;
 use axum::http::HeaderMap;
 
 /// The header of a token.
@@ -20,16 +20,9 @@ pub(super) struct Granted {
     pub(super) until: u64,
 }
 
-fn refused(error: Error) -> Failure {
-    match error.code {
-        ErrorCode::PermissionDenied => Failure::unauthorized(&error.message),
-        _ => error.into(),
-    }
-}
-
 /// By a token.
 pub(super) async fn by_token(app: &App, token: &str, id: SandboxId, number: u16) -> Result<Granted, Failure> {
-    let (port, until) = app.core.ports.by_token(token, id, number).await.map_err(refused)?;
+    let (port, until) = app.core.ports.by_token(token, id, number).await.map_err(Failure::unknown_caller)?;
     within_rate(app, Granted { port, by_token: true, until })
 }
 

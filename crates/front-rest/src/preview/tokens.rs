@@ -4,12 +4,12 @@ use crate::{
     App,
     parse::{Raw, json, sandbox_id, seconds},
 };
-use atoll_http::{Failure, Who};
-use atoll_types::{Error, time::rfc3339};
+use atoll_http::{Failure, ServerAddress, Who};
+use atoll_types::time::rfc3339;
 use axum::{
     Json,
     extract::{Path, State},
-    http::{HeaderMap, StatusCode, header, uri::Authority},
+    http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -48,18 +48,13 @@ pub(crate) async fn create(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-    headers: HeaderMap,
+    address: ServerAddress,
     Raw(body): Raw,
 ) -> Result<(StatusCode, Json<PreviewTokenItem>), Failure> {
     let id = sandbox_id(&id)?;
     let PreviewTokenBody { port, ttl_seconds } = json(&body)?;
     let made = app.core.ports.preview_token(&caller, id, port, ttl_seconds).await?;
-    let text = |name| headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok());
-    let host = text(header::HOST).filter(|h| h.parse::<Authority>().is_ok());
-    let host = host.ok_or_else(|| Failure::in_header(Error::invalid("Host", "the request names no host")))?;
-    // The client may set this header: it decides only the links in the client's own answer.
-    let https = headers.get("x-forwarded-proto").is_some_and(|v| v == "https");
-    let scheme = if https { "https" } else { "http" };
+    let ServerAddress { scheme, host } = &address;
     let token = made.token;
     let path = |port| format!("{scheme}://{host}/api/v1/sandboxes/{}/ports/{port}~{token}/", id.uuid());
     let named = |port| {

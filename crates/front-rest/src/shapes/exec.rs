@@ -77,6 +77,7 @@ impl From<ExecBody> for ExecCommand {
             command,
             arguments,
             timeout_seconds,
+            usual_seconds: None,
             working_directory,
             env_vars: env_vars.unwrap_or_default(),
             secrets: secrets.unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Terminals, over a WebSocket. An error before the upgrade is an ordinary answer; a page of another origin
-//! gets no terminal, whatever key it holds.
+//! Terminals, over a WebSocket. An error before the upgrade is an ordinary answer; the console, which as a page is not
+//! shown that answer, is told over the socket. A page of another origin gets no terminal, whatever key it holds.
 
 mod frames;
 mod session;
@@ -9,18 +9,20 @@ use crate::{
     parse::{Params, sandbox_id},
 };
 use atoll_core::{Caller, Terminal, TerminalRequest};
-use atoll_http::{Access, Failure, Life, RequestOrigin, SocketWho};
+use atoll_http::{Access, BrowserSession, Failure, Life, RequestOrigin, SocketWho};
 use atoll_types::{Error, ErrorCode, ExecId, SandboxId, TerminalSize};
 use axum::{
-    Extension,
     extract::{
-        Path, State,
+        FromRequestParts, Path, State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
+    http::{HeaderMap, request::Parts},
     response::Response,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use session::Outside;
+use std::{collections::BTreeMap, convert::Infallible};
 use utoipa::IntoParams;
 
 /// The one protocol that is ever answered; a key that was offered beside it is not.
@@ -50,6 +52,47 @@ pub(crate) struct TerminalParams {
     from: Option<u64>,
 }
 
+/// What may be long or hold secrets, and so is in no address: the header `Atoll-Terminal`, JSON in Base64.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TerminalOpening {
+    /// A line for the shell instead of the image's login shell.
+    command: Option<String>,
+    /// Variables on top of the sandbox's own.
+    env_vars: BTreeMap<String, String>,
+}
+
+/// The header's name.
+const OPENING: &str = "atoll-terminal";
+
+impl TerminalOpening {
+    fn of(headers: &HeaderMap) -> Result<Self, Failure> {
+        let Some(value) = headers.get(OPENING) else { return Ok(Self::default()) };
+        let decoded = STANDARD.decode(value.as_bytes()).ok();
+        let read = decoded.and_then(|json| serde_json::from_slice(&json).ok());
+        let wrong = || {
+            let message = "expected Base64 of a JSON object with command and env_vars";
+            Failure::in_header(Error::invalid("Atoll-Terminal", message))
+        };
+        read.ok_or_else(wrong)
+    }
+}
+
+/// What a client says of the terminal that it wants.
+pub(crate) struct TerminalQuestion {
+    params: TerminalParams,
+    opening: TerminalOpening,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for TerminalQuestion {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Params(params) = Params::from_request_parts(parts, state).await?;
+        Ok(Self { params, opening: TerminalOpening::of(&parts.headers)? })
+    }
+}
+
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
@@ -58,22 +101,26 @@ enum Wanted {
 }
 
 impl TerminalParams {
-    fn read(self) -> Result<Wanted, Error> {
+    fn read(self, opening: TerminalOpening) -> Result<Wanted, Error> {
         let Self { rows, cols, command, cwd, user, exec_id, from } = self;
         let size = TerminalSize { rows: rows.unwrap_or(USUAL.rows), columns: cols.unwrap_or(USUAL.columns) };
         let Some(exec_id) = exec_id else {
             if from.is_some() {
                 return Err(Error::invalid("from", "from goes with exec_id"));
             }
-            let env_vars = BTreeMap::new();
+            let TerminalOpening { command: long, env_vars } = opening;
+            if long.is_some() && command.is_some() {
+                return Err(Error::invalid("command", "command is in the header too; give one"));
+            }
             return Ok(Wanted::Open(TerminalRequest {
-                command,
+                command: long.or(command),
                 working_directory: cwd,
                 env_vars,
                 user,
                 size,
             }));
         };
+        let command = opening.command.or(command);
         let opening = [("command", &command), ("cwd", &cwd), ("user", &user)];
         if let Some((field, _)) = opening.iter().find(|(_, value)| value.is_some()) {
             return Err(Error::invalid(
@@ -96,7 +143,8 @@ impl TerminalParams {
 /// "signal":…}`. The client sends input in binary messages, or as text `{"type":"input","data":…}`,
 /// `{"type":"resize","rows":…,"cols":…}`, `{"type":"signal","signal":"INT"}`, `{"type":"eof"}` and
 /// `{"type":"kill"}`. Going away leaves the terminal running. A browser, which cannot send a header,
-/// offers the protocols `atoll.terminal.v1, atoll.key.<key>`.
+/// offers the protocols `atoll.terminal.v1, atoll.key.<key>`. The header `Atoll-Terminal` may have
+/// `{"command":…,"env_vars":{…}}`, JSON in Base64: what is long or secret belongs into no address.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/terminal", tag = "exec",
     params(("id" = uuid::Uuid, Path), TerminalParams),
     responses((status = 101, description = "A WebSocket from here on"), (status = 403), (status = 404),
@@ -106,8 +154,8 @@ pub(crate) async fn terminal(
     State(app): State<App>,
     SocketWho(caller): SocketWho,
     Path(id): Path<String>,
-    Params(params): Params<TerminalParams>,
-    life: Option<Extension<Life>>,
+    question: TerminalQuestion,
+    outside: Outside,
     asked: RequestOrigin,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
@@ -115,14 +163,28 @@ pub(crate) async fn terminal(
         let message = "a page of another origin may not open a terminal";
         return Err(Error::new(ErrorCode::PermissionDenied, message).into());
     }
-    let sandbox = sandbox_id(&id)?;
-    let wanted = params.read().map_err(Failure::in_query)?;
-    let upgrade = upgrade.map_err(|e| Failure::no_socket(e.body_text()))?;
-    let new = matches!(wanted, Wanted::Open(_));
-    let terminal = reach(&app, &caller, sandbox, wanted).await.map_err(in_query)?;
+    let wanted = wanted(&id, question);
+    let upgrade = match upgrade {
+        Ok(upgrade) => {
+            upgrade.protocols([PROTOCOL]).max_message_size(LARGEST_READ).max_frame_size(LARGEST_READ)
+        }
+        Err(e) => return Err(wanted.err().unwrap_or_else(|| Failure::no_socket(e.body_text()))),
+    };
+    let new = matches!(wanted, Ok((_, Wanted::Open(_))));
+    let reached = match wanted {
+        Ok((sandbox, wanted)) => reach(&app, &caller, sandbox, wanted).await.map_err(in_query),
+        Err(failure) => Err(failure),
+    };
+    let is_console = outside.browser.is_some() || (app.http.access == Access::Open && asked.names_own_page());
+    let terminal = match reached {
+        Ok(terminal) => terminal,
+        Err(failure) if is_console => {
+            let error = failure.error().clone();
+            return Ok(upgrade.on_upgrade(move |socket| session::refuse(socket, error)));
+        }
+        Err(failure) => return Err(failure),
+    };
     let keyboard = terminal.keyboard.clone();
-    let life = life.map(|Extension(life)| life);
-    let upgrade = upgrade.protocols([PROTOCOL]).max_message_size(LARGEST_READ).max_frame_size(LARGEST_READ);
     let upgrade = upgrade.on_failed_upgrade(move |error| {
         tracing::debug!(%error, "a terminal's client went away before it began");
         if new {
@@ -130,7 +192,24 @@ pub(crate) async fn terminal(
             tokio::spawn(async move { keyboard.kill().await });
         }
     });
-    Ok(upgrade.on_upgrade(move |socket| session::run(socket, terminal, life)))
+    Ok(upgrade.on_upgrade(move |socket| session::run(socket, terminal, outside)))
+}
+
+/// The sandbox that is asked for, and what is wanted there.
+fn wanted(id: &str, question: TerminalQuestion) -> Result<(SandboxId, Wanted), Failure> {
+    let TerminalQuestion { params, opening } = question;
+    Ok((sandbox_id(id)?, params.read(opening).map_err(Failure::in_query)?))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Outside {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            life: parts.extensions.get::<Life>().cloned(),
+            browser: parts.extensions.get::<BrowserSession>().cloned(),
+        })
+    }
 }
 
 async fn reach(app: &App, caller: &Caller, sandbox: SandboxId, wanted: Wanted) -> Result<Terminal, Error> {
@@ -162,15 +241,21 @@ fn in_query(mut error: Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderName;
 
     #[test]
     fn opening_and_attaching_are_told_apart() {
         let some = |text: &str| Some(text.to_owned());
         let id = "0".repeat(32);
         let attach = || TerminalParams { exec_id: Some(id.clone()), ..TerminalParams::default() };
-        assert!(matches!(TerminalParams::default().read().unwrap(), Wanted::Open(r) if r.size == USUAL));
+        assert!(
+            matches!(TerminalParams::default().read(TerminalOpening::default()).unwrap(), Wanted::Open(r) if r.size == USUAL)
+        );
         let exec = id.parse().unwrap();
-        assert_eq!(attach().read().unwrap(), Wanted::Attach { exec, from: None, size: None });
+        assert_eq!(
+            attach().read(TerminalOpening::default()).unwrap(),
+            Wanted::Attach { exec, from: None, size: None }
+        );
         for (params, field) in [
             (TerminalParams { from: Some(1), ..TerminalParams::default() }, "from"),
             (TerminalParams { command: some("x"), ..attach() }, "command"),
@@ -178,7 +263,28 @@ mod tests {
             (TerminalParams { rows: Some(3), ..attach() }, "cols"),
             (TerminalParams { exec_id: some("x"), ..TerminalParams::default() }, "exec_id"),
         ] {
-            assert_eq!(params.read().unwrap_err().field.as_deref(), Some(field));
+            assert_eq!(params.read(TerminalOpening::default()).unwrap_err().field.as_deref(), Some(field));
+        }
+        let long = || TerminalOpening { command: some("x"), ..TerminalOpening::default() };
+        assert!(
+            matches!(TerminalParams::default().read(long()).unwrap(), Wanted::Open(r) if r.command == some("x"))
+        );
+        for params in [attach(), TerminalParams { command: some("y"), ..TerminalParams::default() }] {
+            assert_eq!(params.read(long()).unwrap_err().field.as_deref(), Some("command"));
+        }
+    }
+
+    #[test]
+    fn what_is_in_no_address_is_in_a_header() {
+        let of = |value: &str| {
+            let header = (HeaderName::from_static(OPENING), value.parse().unwrap());
+            TerminalOpening::of(&HeaderMap::from_iter([header]))
+        };
+        let opening = of(&STANDARD.encode(r#"{"env_vars":{"A":"b"}}"#)).unwrap();
+        assert!(opening.env_vars["A"] == "b" && opening.command.is_none());
+        for wrong in ["", "x", &STANDARD.encode("7"), &STANDARD.encode(r#"{"env":{}}"#)] {
+            let refused = of(wrong).unwrap_err();
+            assert_eq!(refused.error().field.as_deref(), Some("Atoll-Terminal"), "{wrong}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::frames::{self, ClientFrame, CloseCode, ServerFrame};
 use atoll_core::{Keyboard, Terminal, TerminalEvent, TerminalStream};
-use atoll_http::Life;
+use atoll_http::{BrowserSession, Life};
 use atoll_types::{Error, ErrorCode, TerminalSize};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
@@ -71,8 +71,46 @@ impl Pulse {
     }
 }
 
+/// Tells a browser, which is told nothing of an upgrade that is refused, why there is no terminal.
+pub(super) async fn refuse(socket: WebSocket, error: Error) {
+    let (mut sink, mut stream) = socket.split();
+    let refusal = CloseReason { code: CloseCode::Policy, error: Some(error) };
+    let _ = timeout(GOODBYE, part(&mut sink, &mut stream, refusal)).await;
+}
+
+/// What ends a client's connection from outside of it.
+pub(crate) struct Outside {
+    pub(super) life: Option<Life>,
+    /// Of the browser that is signed in.
+    pub(super) browser: Option<BrowserSession>,
+}
+
+impl Outside {
+    async fn ended(&self) -> CloseReason {
+        let shutdown = async {
+            match &self.life {
+                Some(life) => life.ending().await,
+                None => std::future::pending().await,
+            }
+        };
+        let signed_out = async {
+            match &self.browser {
+                Some(browser) => browser.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown => CloseReason::of(CloseCode::GoingAway),
+            () = signed_out => {
+                let error = Error::new(ErrorCode::PermissionDenied, "the session has ended; sign in again");
+                CloseReason { code: CloseCode::Policy, error: Some(error) }
+            }
+        }
+    }
+}
+
 /// Serves one client until it goes away or the command ends. The terminal lives on.
-pub(super) async fn run(socket: WebSocket, terminal: Terminal, life: Option<Life>) {
+pub(super) async fn run(socket: WebSocket, terminal: Terminal, outside: Outside) {
     let Terminal { report, offset, events, keyboard } = terminal;
     let (mut sink, mut stream) = socket.split();
     let pulse = Pulse(Mutex::new(Some(Instant::now())));
@@ -81,17 +119,11 @@ pub(super) async fn run(socket: WebSocket, terminal: Terminal, life: Option<Life
         return;
     }
     let (complain, complaints) = mpsc::channel(1);
-    let ending = async {
-        match &life {
-            Some(life) => life.clone().ending().await,
-            None => std::future::pending().await,
-        }
-    };
     let farewell = tokio::select! {
         farewell = print(&mut sink, events, offset, complaints, &pulse) => farewell,
         () = listen(&mut stream, &keyboard, &complain, &pulse) => None,
         () = pulse.lost() => None,
-        () = ending => Some(CloseReason::of(CloseCode::GoingAway)),
+        reason = outside.ended() => Some(reason),
     };
     if let Some(farewell) = farewell {
         let _ = timeout(GOODBYE, part(&mut sink, &mut stream, farewell)).await;
