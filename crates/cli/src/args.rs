@@ -3,6 +3,7 @@
 mod folders;
 
 use crate::{
+    chat::args::Chat,
     egress::args::{Egress, Lists},
     forward::{self, Mapping},
     images::ImageOptions,
@@ -10,10 +11,12 @@ use crate::{
     list::{Sort, Status},
     pairs::{self, Pair},
     pool,
+    resources::Resources,
     server::Server,
     settings, size,
     skills::SkillOptions,
     snapshots::args::{Fork, SnapshotOptions},
+    update::Update,
     volumes::{self, VolumeOptions},
 };
 use clap::{Args, Subcommand};
@@ -37,6 +40,8 @@ pub enum Remote {
     RunCode(RunCodeOptions),
     /// Types code into a live interpreter of a sandbox
     Repl(Repl),
+    /// Talks with the agent, a model that works in its own sandboxes
+    Chat(Chat),
     /// Lists the live interpreters of a sandbox
     Kernels(Kernels),
     /// Starts, interrupts, restarts, remembers, copies or ends a live interpreter
@@ -63,9 +68,11 @@ pub enum Remote {
     Export(Export),
     /// Makes a sandbox from an archive and prints its id
     Import(Import),
+    /// Changes a sandbox: its volumes, its automatic snapshots, its idle timeout
+    Update(Update),
     /// Stops sandboxes; their files stay
     Stop(Several),
-    /// Lets sandboxes stand still, with all that runs in them; whatever needs one lets it go on
+    /// Pauses sandboxes with all that runs in them; the next request that needs one resumes it
     Pause(Several),
     /// Lets paused sandboxes go on, and starts stopped ones again
     Resume(Several),
@@ -81,7 +88,7 @@ pub enum Remote {
     PortForward(PortForward),
     /// Uploads, lists, installs and deletes skills: packages of instructions and files for agents
     Skill(SkillOptions),
-    /// Imports, lists, approves and removes images, which sandboxes are made of
+    /// Pulls, imports, lists, approves and removes images, which sandboxes are made of
     Image(ImageOptions),
     /// Makes, lists, resizes and deletes volumes, which outlive sandboxes
     Volume(VolumeOptions),
@@ -106,6 +113,7 @@ impl Remote {
             | Self::Shell(Shell { server, .. })
             | Self::RunCode(RunCodeOptions { server, .. })
             | Self::Repl(Repl { server, .. })
+            | Self::Chat(Chat { server, .. })
             | Self::Kernels(Kernels { server, .. })
             | Self::Logs(Logs { server, .. })
             | Self::Ps(Ps { server, .. })
@@ -123,6 +131,7 @@ impl Remote {
             | Self::Resume(Several { server, .. })
             | Self::Rm(Several { server, .. })
             | Self::Fork(Fork { server, .. })
+            | Self::Update(Update { server, .. })
             | Self::Preview(Preview { server, .. })
             | Self::PortForward(PortForward { server, .. })
             | Self::Events(Events { server, .. }) => server.json,
@@ -141,27 +150,17 @@ impl Remote {
 /// `create`.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// An image, or an alias of one
+    /// An image, or an alias of one; one of a registry is pulled first where the server's settings say so
     #[arg(long, value_name = "NAME")]
     pub(crate) image: Option<String>,
     /// Who its commands run as and what may be written: default, tools, root or build
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
-    /// Memory, such as 512m or 2g
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
-    pub(crate) memory: Option<u64>,
-    /// Cores, such as 0.5 or 2
-    #[arg(long, value_name = "CORES", value_parser = size::cores)]
-    pub(crate) cpus: Option<u32>,
-    /// What may be written, such as 1g
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
-    pub(crate) disk: Option<u64>,
-    /// Stop it after this long without a request, such as 30m
-    #[arg(long, value_name = "TIME", value_parser = size::duration)]
-    pub(crate) idle_timeout: Option<Duration>,
-    /// Destroy it after this long, whatever it does, such as 8h
-    #[arg(long, value_name = "TIME", value_parser = size::duration)]
-    pub(crate) max_lifetime: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+    /// How many processes and threads it may have
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) processes: Option<u32>,
     /// An environment variable: NAME=VALUE, or NAME to pass yours on
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
     pub(crate) env: Vec<Pair>,
@@ -303,6 +302,9 @@ pub struct Shell {
     /// Who runs it inside: a name, UID or UID:GID
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
+    /// What `exec -t` sets for its command.
+    #[arg(skip)]
+    pub(crate) env: Vec<Pair>,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -3,6 +3,7 @@
 
 use crate::{Failure, args::Cp, copy_end::CopyEnd, copy_folder, progress, resolve};
 use atoll_client::{Client, Download, Uuid};
+use atoll_types::files::READ_ONLY_REMEDY;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use indicatif::ProgressBar;
@@ -15,7 +16,7 @@ use tokio::{
 const PIECE: usize = 256 << 10;
 
 pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
-    let Cp { source, destination, server } = options;
+    let Cp { source, destination, force, server } = options;
     let client = server.client()?;
     let json = server.json;
     match (source, destination) {
@@ -29,7 +30,7 @@ pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
         }
         (from, CopyEnd::Inside { id, path }) => {
             let sandbox = resolve::sandbox(&client, &id).await?;
-            upload(&client, sandbox, from, &path, json).await.map_err(|e| about(e, &id, &path))
+            upload(&client, sandbox, from, &path, (force, json)).await.map_err(|e| about(e, &id, &path))
         }
         _ => Err(Failure::usage("DESTINATION", "one of the two must be in a sandbox, as in ID:/path")),
     }?;
@@ -53,10 +54,17 @@ fn last_name(path: &str) -> Option<&str> {
     path.rsplit('/').next().filter(|name| !matches!(*name, "" | "." | ".."))
 }
 
-async fn upload(client: &Client, id: Uuid, from: CopyEnd, path: &str, json: bool) -> Result<(), Failure> {
+async fn upload(
+    client: &Client,
+    id: Uuid,
+    from: CopyEnd,
+    path: &str,
+    (force, json): (bool, bool),
+) -> Result<(), Failure> {
     let CopyEnd::Here(from) = from else {
         let target = target(client, id, path, None).await?;
-        return send(client, id, &target, tokio::io::stdin(), progress::bar(&target, None, json)).await;
+        let bar = progress::bar(&target, None, json);
+        return send(client, id, &target, force, tokio::io::stdin(), bar).await;
     };
     let failed = |e: io::Error| Failure::file(&from, &e);
     let file = File::open(&from).await.map_err(failed)?;
@@ -67,7 +75,7 @@ async fn upload(client: &Client, id: Uuid, from: CopyEnd, path: &str, json: bool
     let name = from.file_name().and_then(|n| n.to_str());
     let target = target(client, id, path, name).await?;
     let total = about.is_file().then_some(about.len());
-    send(client, id, &target, file, progress::bar(&target, total, json)).await
+    send(client, id, &target, force, file, progress::bar(&target, total, json)).await
 }
 
 /// The path of the copy: the path itself, or below it under its own name when that is a folder. Looking it up
@@ -91,12 +99,17 @@ async fn send(
     client: &Client,
     id: Uuid,
     path: &str,
+    force: bool,
     from: impl AsyncRead + Unpin + Send + 'static,
     bar: ProgressBar,
 ) -> Result<(), Failure> {
-    let result = client.upload(id, path, pieces(from, bar.clone())).await;
+    let body = pieces(from, bar.clone());
+    let result = match force {
+        true => client.upload_by_force(id, path, body).await,
+        false => client.upload(id, path, body).await,
+    };
     bar.finish_and_clear();
-    Ok(result?)
+    result.map_err(|e| Failure::from(e).with_remedy(READ_ONLY_REMEDY, "--force replaces it"))
 }
 
 pub(crate) fn pieces(

@@ -12,7 +12,7 @@ use atoll_guest_tools::{
 };
 use atoll_types::ErrorCode;
 use bytes::{Buf, Bytes};
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use indicatif::ProgressBar;
 use std::{
     ffi::OsStr,
@@ -20,6 +20,7 @@ use std::{
     io::{self, BufWriter, Read, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    pin::Pin,
 };
 use tokio::{
     io::AsyncWriteExt,
@@ -29,6 +30,9 @@ use tokio::{
 /// Pieces buffered between the blocking thread and the task.
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
+
+/// The archive of a folder as it is packed.
+type Packed = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// Whether a path means the contents of a folder and not the folder.
 fn contents_only(path: &OsStr) -> bool {
@@ -59,8 +63,17 @@ pub(crate) async fn upload(
             }
         }
     };
-    let folder: OwnedFd = fs::File::open(from).map_err(failed)?.into();
-    let bar = progress::bar(&target, None, json);
+    packed(from, json, async |body| client.unpack(id, &target, body).await).await.map(drop)
+}
+
+/// Sends the archive of a folder here, which is packed meanwhile.
+pub(crate) async fn packed<T>(
+    from: &Path,
+    json: bool,
+    send: impl AsyncFnOnce(Packed) -> Result<T, atoll_client::Error>,
+) -> Result<T, Failure> {
+    let folder: OwnedFd = fs::File::open(from).map_err(|e| Failure::file(from, &e))?.into();
+    let bar = progress::bar(&from.display().to_string(), None, json);
     let (sender, receiver) = channel(PIECES);
     let counted = bar.clone();
     let packing = tokio::task::spawn_blocking(move || {
@@ -75,13 +88,13 @@ pub(crate) async fn upload(
     let body = stream::unfold(receiver, |mut receiver: Receiver<io::Result<Bytes>>| async {
         receiver.recv().await.map(|piece| (piece, receiver))
     });
-    let sent = client.unpack(id, &target, body).await;
+    let sent = send(Box::pin(body)).await;
     bar.finish_and_clear();
     match (sent, packing.await) {
         // The local error is the reason why the request broke off, unless the server broke it off first.
         (_, Ok(Err(error))) if error.code != ErrorCode::Unavailable => Err(error.into()),
         (Err(error), _) => Err(error.into()),
-        (Ok(_), Ok(result)) => Ok(result?),
+        (Ok(sent), Ok(result)) => Ok(result.map(|()| sent)?),
         (Ok(_), Err(_)) => Err(Failure::file(from, &io::Error::other("reading it broke off"))),
     }
 }

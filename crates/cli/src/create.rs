@@ -1,18 +1,23 @@
 //! `atoll create`.
 
-use crate::{Failure, args::Create, egress, pairs, terminal};
+use crate::{
+    Failure,
+    args::Create,
+    egress,
+    images::{pull_on_use, with_build},
+    pairs,
+    resources::RequestedResources,
+    terminal,
+};
 use atoll_client::{CreateSandbox, Filesystem};
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
     let Create {
         image,
         profile,
-        memory,
-        cpus,
-        disk,
-        idle_timeout,
-        max_lifetime,
+        resources,
+        processes,
         env,
         label,
         dependency,
@@ -32,20 +37,17 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
     for pairs::Package { language, name, version } in dependency {
         dependencies.entry(language).or_default().insert(name, version);
     }
-    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
-    let seconds = |time: Option<Duration>, name: &'static str| {
-        let seconds = time.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
-        seconds.transpose().map_err(|_| Failure::usage(name, format!("--{name} is too long")))
-    };
+    let RequestedResources { memory_mb, cpu_cores, disk_mb, idle_timeout_seconds, max_lifetime_seconds } =
+        resources.request()?;
     Ok(CreateSandbox {
         image,
         profile,
-        idle_timeout_seconds: seconds(idle_timeout, "idle-timeout")?,
-        max_lifetime_seconds: seconds(max_lifetime, "max-lifetime")?,
-        memory_mb: memory.map(mebibytes),
-        cpu_cores: cpus.map(|millis| f64::from(millis) / 1000.0),
-        disk_mb: disk.map(mebibytes),
-        processes: None,
+        idle_timeout_seconds,
+        max_lifetime_seconds,
+        memory_mb,
+        cpu_cores,
+        disk_mb,
+        processes,
         env_vars: pairs::map(env),
         network_enabled: network.then_some(true),
         egress: egress::policy(egress_mode, lists),
@@ -62,7 +64,12 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
 pub(crate) async fn run(options: Create) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let json = options.server.json;
-    let sandbox = client.create(&request(options)?).await?;
+    let request = request(options)?;
+    if let Some(image) = &request.image {
+        pull_on_use(&client, image, json).await?;
+    }
+    let creating = client.create(&request);
+    let sandbox = with_build(&client, request.image.as_deref(), json, creating).await?;
     if let Some(complaint) = &sandbox.stderr {
         for line in complaint.lines() {
             terminal::note(line);
@@ -119,7 +126,10 @@ mod tests {
             "volumes": [{ "name": "data", "path": "/mnt/data", "read_only": true }],
             "filesystem": { "read_only": ["/workspace/in"], "blocked": ["/etc", "/opt"] } });
         assert_eq!(sent(line), wanted);
-        assert_eq!(sent("--profile root"), serde_json::json!({ "profile": "root" }));
+        assert_eq!(
+            sent("--profile root --processes 32"),
+            serde_json::json!({ "profile": "root", "processes": 32 })
+        );
         assert_eq!(sent("--egress-mode full"), serde_json::json!({ "egress": { "mode": "full" } }));
     }
 }

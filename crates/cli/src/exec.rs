@@ -104,16 +104,15 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
     Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
 }
 
-/// The same command at a terminal, as a line for the shell.
+/// The same command at a terminal, as a line for the shell. Variables go beside it: what a command line has is in the
+/// audit trail, and in the list of processes inside.
 fn at_terminal(options: Exec) -> Shell {
     let Exec { id, env, workdir, user, shell, command, server, .. } = options;
-    let set = env.iter().map(|pair| format!("export {}={}; ", pair.name, quoted(&pair.value)));
     let line = shell.unwrap_or_else(|| {
         let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
         format!("exec {}", words.join(" "))
     });
-    let line = set.chain([line]).collect();
-    Shell { id, command: Some(line), attach: None, cwd: workdir, user, server }
+    Shell { id, command: Some(line), attach: None, cwd: workdir, user, env, server }
 }
 
 /// One word of a shell, quoted.
@@ -222,8 +221,9 @@ mod tests {
     fn a_terminal_gets_the_same_words() {
         let shell =
             at_terminal(exec(&["-t", "-e", "A=it's", "-w", "src", "3f2a", "bash", "-c", "echo $A 'x'"]));
-        let line = r"export A='it'\''s'; exec bash -c 'echo $A '\''x'\'''";
+        let line = r"exec bash -c 'echo $A '\''x'\'''";
         assert_eq!((shell.command.as_deref(), shell.cwd.as_deref()), (Some(line), Some("src")));
+        assert!(shell.env.len() == 1 && shell.env[0].name == "A" && shell.env[0].value == "it's");
         assert_eq!(at_terminal(exec(&["-t", "3f2a", "--shell", "a | b"])).command.as_deref(), Some("a | b"));
     }
 }

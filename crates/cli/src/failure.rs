@@ -65,6 +65,14 @@ impl Failure {
         Self { subject: Some(sandbox.to_owned()), ..self }
     }
 
+    /// The same with a remedy of the command line, where the server names one of the HTTP API.
+    pub(crate) fn with_remedy(mut self, of_api: &str, own: &str) -> Self {
+        if let Kind::Client(ClientError::Api(error)) = &mut self.kind {
+            error.message = error.message.replace(of_api, own);
+        }
+        self
+    }
+
     /// The server's error, where it refused.
     fn refusal(&self) -> Option<&ApiError> {
         match &self.kind {
@@ -86,6 +94,12 @@ impl Failure {
     /// Whether the next request would fail in the same way.
     pub(crate) fn is_fatal(&self) -> bool {
         self.exit_code() == NO_SERVER || self.refusal().is_some_and(ApiError::is_unauthorized)
+    }
+
+    /// Whether a conversation cannot go on: the key is refused, or nobody can read what is printed. A server that does not answer may
+    /// be there again for the next line.
+    pub(crate) fn ends_conversation(&self) -> bool {
+        matches!(self.kind, Kind::Output(_)) || self.refusal().is_some_and(ApiError::is_unauthorized)
     }
 
     /// Whether the subject does not exist.
@@ -175,6 +189,25 @@ impl Failure {
     }
 }
 
+/// Does something with each of several things that were typed. One that fails does not stop the others, unless the next would
+/// fail in the same way. Returns the worst exit code.
+pub(crate) async fn each(
+    typed: &[String],
+    json: bool,
+    work: impl AsyncFn(&str) -> Result<(), Failure>,
+) -> Result<u8, Failure> {
+    let mut worst = 0;
+    for one in typed {
+        if let Err(failure) = work(one).await {
+            worst = worst.max(failure.report(json));
+            if failure.is_fatal() {
+                break;
+            }
+        }
+    }
+    Ok(worst)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +228,7 @@ mod tests {
         insta::assert_snapshot!(stopped.sentence(), @"the sandbox is stopped; start it with `atoll resume 3f2a`");
         insta::assert_snapshot!(refused("unauthorized", 401, "send a key").sentence(), @"send a key; put a key into ATOLL_API_KEY, or give --api-key");
         assert_eq!(Failure::usage("cp", "no").exit_code(), 2);
-        insta::assert_snapshot!(gone.json(), @r#"{"error":{"code":"unavailable","details":{"hint":"start one with `atoll serve`, or name another with --url or ATOLL_URL"},"message":"no server answers at http://h:1 (Connection refused)"}}"#);
+        insta::assert_snapshot!(gone.json(), @r#"{"error":{"code":"unavailable","message":"no server answers at http://h:1 (Connection refused)","details":{"hint":"start one with `atoll serve`, or name another with --url or ATOLL_URL"}}}"#);
     }
 
     #[test]

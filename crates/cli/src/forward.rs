@@ -108,7 +108,7 @@ async fn listen(listener: TcpListener, client: Client, id: Uuid, port: u16) {
 }
 
 fn complain(text: &str) {
-    eprintln!("atoll: {}", terminal::plain(text));
+    terminal::note(text);
 }
 
 async fn connection(stream: TcpStream, client: &Client, id: Uuid, port: u16) -> Result<(), String> {

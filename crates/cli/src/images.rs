@@ -1,10 +1,19 @@
 //! `atoll image`: root filesystems that sandboxes are made of.
 
-use crate::{Failure, copy::pieces, list::mebibytes, progress, server::Server, table, terminal, when};
-use atoll_client::{Image, ImportImage, PatchImage};
+mod builds;
+mod follow;
+mod template;
+
+use crate::{
+    Failure, copy::pieces, failure::each, list::mebibytes, progress, server::Server, table, terminal,
+    transfer, when,
+};
+use atoll_client::{Image, ImportImage, PatchImage, PushImage};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use tokio::fs::File;
+
+pub(crate) use builds::{pull_on_use, with_build};
 
 /// `image`.
 #[derive(Debug, Args)]
@@ -19,6 +28,20 @@ pub(crate) enum ImageCommand {
     Ls(Ls),
     /// Makes an image from an archive of `docker save`, an OCI layout or a root filesystem; for admins
     Import(Import),
+    /// Pulls an image from a registry, with its log and progress; for admins
+    Pull(builds::Pull),
+    /// Builds an image from a template or a Dockerfile, with its log; for admins
+    Build(Box<template::Build>),
+    /// Lists the builds of images, pulls and imports among them
+    Builds(Ls),
+    /// Shows what a build says, and with -f until its end
+    Log(builds::BuildLog),
+    /// Cancels builds that run; removes the records of those that have ended
+    Cancel(builds::Cancel),
+    /// Writes an image as an OCI layout in a tar archive; for admins
+    Export(Export),
+    /// Pushes an image to a registry; for admins
+    Push(Push),
     /// Shows all about an image
     Inspect(One),
     /// Lets keys use images where the server asks for that; for admins
@@ -50,6 +73,37 @@ pub(crate) struct Import {
     /// What the image may hold, such as 2g
     #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
     pub(crate) disk: Option<u64>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`atoll image import` reads the archive, and so do skopeo (oci-archive:FILE) and other tools for OCI images."
+)]
+pub(crate) struct Export {
+    /// NAME, NAME:TAG, a digest, an id or an alias
+    pub(crate) image: String,
+    /// Where to: a new file, or - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// NAME, NAME:TAG, a digest, an id or an alias
+    pub(crate) image: String,
+    /// HOST/NAME:TAG
+    #[arg(value_name = "REFERENCE")]
+    pub(crate) reference: String,
+    /// Who asks the registry; the password is read from standard input, or from --password-file
+    #[arg(long, value_name = "USER")]
+    pub(crate) username: Option<String>,
+    /// A file with the password
+    #[arg(long, value_name = "FILE", requires = "username")]
+    pub(crate) password_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -88,9 +142,16 @@ impl ImageOptions {
         match &self.command {
             ImageCommand::Ls(Ls { server })
             | ImageCommand::Import(Import { server, .. })
+            | ImageCommand::Pull(builds::Pull { server, .. })
+            | ImageCommand::Builds(Ls { server })
+            | ImageCommand::Log(builds::BuildLog { server, .. })
+            | ImageCommand::Cancel(builds::Cancel { server, .. })
+            | ImageCommand::Export(Export { server, .. })
+            | ImageCommand::Push(Push { server, .. })
             | ImageCommand::Inspect(One { server, .. })
             | ImageCommand::Approve(Approve { server, .. })
             | ImageCommand::Rm(Several { server, .. }) => server.json,
+            ImageCommand::Build(options) => options.server.json,
         }
     }
 }
@@ -130,6 +191,8 @@ fn shown(image: &Image) -> String {
     limits.extend(image.disk_mb.map(|mb| format!("{} disk", mebibytes(mb))));
     let users =
         |ids: &Vec<atoll_client::Uuid>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let packages = image.packages.as_ref().map(Vec::len).filter(|count| *count > 0);
+    let packages = packages.map(|count| format!("{count}; --json lists them"));
     let pool =
         (image.warm_pool_max > 0).then(|| format!("{} to {}", image.warm_pool_min, image.warm_pool_max));
     let rows = [
@@ -146,12 +209,14 @@ fn shown(image: &Image) -> String {
         ("Approved", Some(yes(image.approved))),
         ("For your key", Some(yes(image.active))),
         ("Aliases", some(image.aliases.join(" "))),
+        ("Of these", some(image.alias_notes.join("; "))),
         ("User", image.user.clone()),
         ("Directory", image.working_directory.clone()),
         ("Variables", some(variables.join(" "))),
         ("Entrypoint", some(image.entrypoint.join(" "))),
         ("Command", some(image.command.join(" "))),
         ("Default limits", some(limits.join(", "))),
+        ("Packages", packages),
         ("Kept ready", pool),
         ("Created", time(&image.created_at)),
         ("Last used", time(&image.last_used_at)),
@@ -182,27 +247,6 @@ async fn import(options: Import) -> Result<(String, String, Server), Failure> {
     Ok((made.json, text, server))
 }
 
-/// Does something to each image, and goes on with the next where the server refuses one.
-async fn each(
-    images: &[String],
-    server: &Server,
-    work: impl AsyncFn(&str) -> Result<(), atoll_client::Error>,
-) -> Result<u8, Failure> {
-    let mut worst = 0;
-    for image in images {
-        match work(image).await.map_err(|e| Failure::from(e).about(image)) {
-            Ok(()) => terminal::print(&format!("{}\n", terminal::plain(image)))?,
-            Err(failure) => {
-                worst = worst.max(failure.report(server.json));
-                if failure.is_fatal() {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(worst)
-}
-
 pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
     let (json, text, server) = match command {
         ImageCommand::Ls(Ls { server }) => {
@@ -211,6 +255,28 @@ pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
             (all.json, text, server)
         }
         ImageCommand::Import(options) => import(options).await?,
+        ImageCommand::Pull(options) => return builds::pull(options).await,
+        ImageCommand::Build(options) => return template::build(*options).await,
+        ImageCommand::Builds(Ls { server }) => {
+            let (json, text) = builds::list(&server).await?;
+            (json, text, server)
+        }
+        ImageCommand::Log(options) => return builds::log(options).await,
+        ImageCommand::Cancel(options) => return builds::cancel(options).await,
+        ImageCommand::Export(Export { image, output, server }) => {
+            transfer::check_output(&output).await?;
+            let archive = server.client()?.export_image(&image).await;
+            let archive = archive.map_err(|e| Failure::from(e).about(&image))?;
+            return transfer::save(archive, &output, &image, server.json).await;
+        }
+        ImageCommand::Push(Push { image, reference, username, password_file, server }) => {
+            let password = username.as_ref().map(|_| builds::password(password_file)).transpose()?;
+            let request = PushImage { reference, username, password, token: None };
+            let pushed = server.client()?.push_image(&image, &request).await;
+            let pushed = pushed.map_err(|e| Failure::from(e).about(&image))?;
+            let text = format!("{}\n", terminal::plain(&format!("{}@{}", pushed.reference, pushed.digest)));
+            (pushed.json, text, server)
+        }
         ImageCommand::Inspect(One { image, server }) => {
             let one = server.client()?.image(&image).await?;
             let text = shown(&one);
@@ -219,14 +285,19 @@ pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
         ImageCommand::Approve(Approve { images, revoke, server }) => {
             let client = server.client()?;
             let patch = PatchImage { approved: Some(!revoke), ..PatchImage::default() };
-            return each(&images, &server, async |image: &str| {
-                client.patch_image(image, &patch).await.map(drop)
+            return each(&images, server.json, async |image| {
+                client.patch_image(image, &patch).await.map_err(|e| Failure::from(e).about(image))?;
+                terminal::print_done(image, server.json)
             })
             .await;
         }
         ImageCommand::Rm(Several { images, server }) => {
             let client = server.client()?;
-            return each(&images, &server, async |image: &str| client.delete_image(image).await).await;
+            return each(&images, server.json, async |image| {
+                client.delete_image(image).await.map_err(|e| Failure::from(e).about(image))?;
+                terminal::print_done(image, server.json)
+            })
+            .await;
         }
     };
     match server.json {

@@ -5,7 +5,11 @@ use crate::{
     args::{Keys, KeysCreate, KeysLs, KeysRevoke},
     resolve, table, terminal, when,
 };
-use atoll_client::{CreateKey, Key};
+use atoll_client::{Client, CreateKey, Key};
+use serde_json::Value;
+
+/// Keys of one request for the list.
+const PAGE: u32 = 200;
 
 /// Carries out a command about keys and returns the exit code. Errors are already printed.
 pub async fn run(command: Keys) -> u8 {
@@ -35,18 +39,38 @@ async fn create(options: KeysCreate) -> Result<u8, Failure> {
 }
 
 async fn list(options: KeysLs) -> Result<u8, Failure> {
-    let keys = options.server.client()?.list_keys().await?;
+    let (keys, items) = all(&options.server.client()?).await?;
     if options.server.json {
-        terminal::print_json(&keys.json)?;
+        // As the API has it: one page with everything.
+        let page = serde_json::json!({
+            "total": items.len(), "page": 1, "page_size": items.len(), "items": items,
+        });
+        terminal::print_json(&page.to_string())?;
     } else {
         terminal::print(&rendered(&keys))?;
     }
     Ok(0)
 }
 
+/// The keys of every page, and the same as the server wrote them.
+async fn all(client: &Client) -> Result<(Vec<Key>, Vec<Value>), Failure> {
+    let (mut keys, mut items) = (Vec::new(), Vec::new());
+    for number in 1.. {
+        let page = client.list_keys(number, PAGE).await?;
+        let written: Value = serde_json::from_str(&page.json).unwrap_or_default();
+        items.extend(written["items"].as_array().cloned().unwrap_or_default());
+        let (total, last) = (page.total, page.items.is_empty());
+        keys.extend(page.value.items);
+        if last || keys.len() as u64 >= total {
+            break;
+        }
+    }
+    Ok((keys, items))
+}
+
 async fn revoke(options: KeysRevoke) -> Result<u8, Failure> {
     let client = options.server.client()?;
-    let keys = client.list_keys().await?.value;
+    let (keys, _) = all(&client).await?;
     let revoked = client.revoke_key(resolve::key(keys, &options.key)?).await?;
     if options.server.json {
         terminal::print_json(&revoked.json)?;

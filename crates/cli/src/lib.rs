@@ -4,10 +4,12 @@
 
 mod args;
 mod audit;
+mod chat;
 mod copy;
 mod copy_end;
 mod copy_folder;
 mod create;
+mod editor;
 mod egress;
 mod events;
 mod exec;
@@ -28,6 +30,7 @@ mod print;
 mod processes;
 mod progress;
 mod resolve;
+mod resources;
 mod search;
 mod server;
 mod settings;
@@ -40,6 +43,7 @@ mod stats;
 mod table;
 mod terminal;
 mod transfer;
+mod update;
 mod view;
 mod volumes;
 mod watch;
@@ -83,6 +87,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Shell(options) => shell::run(options).await,
         Remote::RunCode(options) => kernels::run_code(options).await,
         Remote::Repl(options) => kernels::repl(options).await,
+        Remote::Chat(options) => chat::run(options).await,
         Remote::Kernels(options) => kernels::list(options).await,
         Remote::Kernel(options) => kernels::control(options).await,
         Remote::Logs(options) => logs::run(options).await,
@@ -96,6 +101,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::History(options) => history::run(options).await,
         Remote::Export(options) => transfer::export(options).await,
         Remote::Import(options) => transfer::import(options).await,
+        Remote::Update(options) => update::run(options).await,
         Remote::Stop(options) => life::run(options, life::LifecycleVerb::Stop).await,
         Remote::Pause(options) => life::run(options, life::LifecycleVerb::Pause).await,
         Remote::Resume(options) => life::run(options, life::LifecycleVerb::Resume).await,

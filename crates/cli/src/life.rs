@@ -1,6 +1,6 @@
 //! `atoll stop`, `pause`, `resume` and `rm`. One that fails does not stop the others.
 
-use crate::{Failure, args::Several, resolve, terminal};
+use crate::{Failure, args::Several, failure::each, resolve, terminal};
 use atoll_client::Client;
 
 /// The action on each.
@@ -30,14 +30,6 @@ async fn one(client: &Client, verb: LifecycleVerb, typed: &str, json: bool) -> R
 
 pub(crate) async fn run(options: Several, verb: LifecycleVerb) -> Result<u8, Failure> {
     let client = options.server.client()?;
-    let mut worst = 0;
-    for typed in &options.ids {
-        if let Err(failure) = one(&client, verb, typed, options.server.json).await {
-            worst = worst.max(failure.report(options.server.json));
-            if failure.is_fatal() {
-                break;
-            }
-        }
-    }
-    Ok(worst)
+    let json = options.server.json;
+    each(&options.ids, json, async |typed| one(&client, verb, typed, json).await).await
 }

@@ -7,7 +7,6 @@ use std::{collections::HashSet, str::FromStr};
 
 /// The statuses of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
 pub(crate) enum Status {
     Creating,
     Running,

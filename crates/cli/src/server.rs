@@ -9,11 +9,12 @@ use std::{convert::Infallible, fmt, str::FromStr};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
-    /// Where the server is
-    #[arg(long, value_name = "URL", env = "ATOLL_URL", default_value = DEFAULT_URL)]
-    pub(crate) url: String,
-    /// The key to ask with; the environment keeps it out of sight of other users
-    #[arg(long, value_name = "KEY", env = "ATOLL_API_KEY", hide_env_values = true)]
+    // Not with clap's `env`: of an argument that a variable gives, usage lines of errors say that it must be given.
+    /// Where the server is [env: ATOLL_URL] [default: http://127.0.0.1:7300]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The key to ask with; the environment keeps it out of sight of other users [env: ATOLL_API_KEY]
+    #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<Secret>,
     /// Print the server's JSON, and errors as JSON
     #[arg(long)]
@@ -49,8 +50,9 @@ impl Secret {
 impl Server {
     /// A client of it. An empty variable counts as not set.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let url = if self.url.is_empty() { DEFAULT_URL } else { &self.url };
-        let key = self.api_key.as_ref().and_then(Secret::value);
-        Ok(Client::new(url, key)?)
+        let variable = |name: &str| std::env::var(name).ok();
+        let url = self.url.clone().or_else(|| variable("ATOLL_URL")).filter(|url| !url.is_empty());
+        let key = self.api_key.clone().or_else(|| variable("ATOLL_API_KEY").map(Secret));
+        Ok(Client::new(url.as_deref().unwrap_or(DEFAULT_URL), key.as_ref().and_then(Secret::value))?)
     }
 }

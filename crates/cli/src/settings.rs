@@ -95,6 +95,10 @@ fn rendered(settings: &Map<String, Value>) -> String {
         let source = sources.get(name).map_or_else(|| "fixed".to_owned(), shown);
         rows.push([name.clone(), shown(value), source]);
     }
+    // Names without a dot first.
+    rows.sort();
+    let mut sources: Vec<_> = sources.iter().collect();
+    sources.sort_by_key(|(name, _)| *name);
     for (name, source) in sources {
         let steps = path(name);
         let top = settings.get(steps[0]);

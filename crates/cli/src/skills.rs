@@ -1,6 +1,6 @@
 //! `atoll skill`: packages of instructions and files for agents.
 
-use crate::{Failure, resolve, server::Server, table, terminal, when};
+use crate::{Failure, failure::each, resolve, server::Server, table, terminal, when};
 use atoll_client::{InstalledSkills, ListSkills, Skill};
 use atoll_types::Error;
 use clap::{Args, Subcommand};
@@ -190,7 +190,7 @@ fn shown(skill: &Skill) -> String {
 }
 
 /// What became of an install, and the exit code.
-fn told(outcome: &InstalledSkills) -> (String, u8) {
+fn summary(outcome: &InstalledSkills) -> (String, u8) {
     let mut text = String::new();
     let mut add = |name: &str, what: &str| {
         text.push_str(&format!("{}  {}\n", terminal::plain(name), terminal::plain(what)));
@@ -230,28 +230,17 @@ pub(crate) async fn run(command: SkillCommand) -> Result<u8, Failure> {
                 ids.push(resolve::skill(&client, skill).await?);
             }
             let outcome = client.install_skills(sandbox, &ids).await?;
-            let (text, code) = told(&outcome);
+            let (text, code) = summary(&outcome);
             (outcome.json, text, code, server)
         }
         SkillCommand::Rm(Several { skills, server }) => {
             let client = server.client()?;
-            let mut worst = 0;
-            for skill in &skills {
-                let removed = async {
-                    let id = resolve::skill(&client, skill).await?;
-                    client.delete_skill(id).await.map_err(Failure::from)
-                };
-                match removed.await.map_err(|failure: Failure| failure.about(skill)) {
-                    Ok(()) => terminal::print(&format!("{}\n", terminal::plain(skill)))?,
-                    Err(failure) => {
-                        worst = worst.max(failure.report(server.json));
-                        if failure.is_fatal() {
-                            break;
-                        }
-                    }
-                }
-            }
-            return Ok(worst);
+            return each(&skills, server.json, async |skill| {
+                let id = resolve::skill(&client, skill).await?;
+                client.delete_skill(id).await.map_err(|e| Failure::from(e).about(skill))?;
+                terminal::print_done(skill, server.json)
+            })
+            .await;
         }
     };
     match server.json {
@@ -294,7 +283,7 @@ mod tests {
         \u{1b}[2J
         "#);
         let outcome = InstalledSkills { installed: vec!["a".into()], ..InstalledSkills::default() };
-        assert_eq!(told(&outcome), ("a  installed\n".to_owned(), 0));
+        assert_eq!(summary(&outcome), ("a  installed\n".to_owned(), 0));
     }
 
     #[test]

@@ -52,6 +52,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
+/// Prints the name of something that was changed or removed; nothing in JSON, since the server's response is empty.
+pub(crate) fn print_done(name: &str, json: bool) -> Result<(), Failure> {
+    if json { Ok(()) } else { print(&format!("{}\n", plain(name))) }
+}
+
 /// Prints to standard output as it is.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();

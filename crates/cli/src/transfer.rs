@@ -1,4 +1,4 @@
-//! `atoll export` and `atoll import`: a sandbox as one archive, streamed. A file is there whole or not at all.
+//! `atoll export` and `atoll import`: a sandbox as one archive, streamed, as `atoll image export` is. A file is there whole or not at all.
 
 use crate::{
     Failure,
@@ -20,27 +20,38 @@ fn is_dash(path: &Path) -> bool {
 }
 
 pub(crate) async fn export(options: Export) -> Result<u8, Failure> {
-    let Export { id, output, server } = options;
-    let to_stdout = is_dash(&output);
+    let Export { id, output, no_snapshots, server } = options;
+    check_output(&output).await?;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let archive = client.export(sandbox, !no_snapshots).await.map_err(|e| Failure::from(e).about(&id))?;
+    save(archive, &output, &id, server.json).await
+}
+
+/// Refuses a place that no archive may be written to, before the server is asked for one.
+pub(crate) async fn check_output(output: &Path) -> Result<(), Failure> {
+    let to_stdout = is_dash(output);
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::usage("output", "an archive is no text for a terminal; use -o FILE, or a pipe"));
     }
-    if !to_stdout && tokio::fs::symlink_metadata(&output).await.is_ok() {
-        return Err(there_already(&output));
+    if !to_stdout && tokio::fs::symlink_metadata(output).await.is_ok() {
+        return Err(there_already(output));
     }
-    let client = server.client()?;
-    let sandbox = resolve::sandbox(&client, &id).await?;
-    let archive = client.export(sandbox).await.map_err(|e| Failure::from(e).about(&id))?;
-    let bar = progress::bar(&id, None, server.json);
-    let result = match to_stdout {
+    Ok(())
+}
+
+/// Writes an archive to a new file or to standard output.
+pub(crate) async fn save(archive: Download, output: &Path, name: &str, json: bool) -> Result<u8, Failure> {
+    let bar = progress::bar(name, archive.left(), json);
+    let result = match is_dash(output) {
         true => receive(archive, &mut tokio::io::stdout(), &bar, Failure::output).await,
-        false => receive_new_file(archive, &output, &bar).await,
+        false => receive_new_file(archive, output, &bar).await,
     };
     bar.finish_and_clear();
     result.map(|()| 0)
 }
 
-/// An archive may be all that is left of a sandbox, so no file is written over.
+/// An archive may be all that is left of a sandbox or of an image, so no file is written over.
 fn there_already(path: &Path) -> Failure {
     Failure::file(
         path,
@@ -63,16 +74,17 @@ async fn receive_new_file(archive: Download, to: &Path, bar: &ProgressBar) -> Re
 }
 
 pub(crate) async fn import(options: Import) -> Result<u8, Failure> {
-    let Import { file, server } = options;
+    let Import { file, no_snapshots, server } = options;
     let client = server.client()?;
     let imported = if is_dash(&file) {
-        client.import(pieces(tokio::io::stdin(), progress::bar("import", None, server.json))).await?
+        let body = pieces(tokio::io::stdin(), progress::bar("import", None, server.json));
+        client.import(!no_snapshots, body).await?
     } else {
         let failed = |e: io::Error| Failure::file(&file, &e);
         let archive = File::open(&file).await.map_err(failed)?;
         let total = archive.metadata().await.map_err(failed)?.len();
         let bar = progress::bar(&file.to_string_lossy(), Some(total), server.json);
-        let imported = client.import(pieces(archive, bar.clone())).await;
+        let imported = client.import(!no_snapshots, pieces(archive, bar.clone())).await;
         bar.finish_and_clear();
         imported?
     };
@@ -84,6 +96,13 @@ pub(crate) async fn import(options: Import) -> Result<u8, Failure> {
     if !imported.missing_secrets.is_empty() {
         let names = imported.missing_secrets.join(", ");
         note(&format!("secret values are not exported; these variables are not set: {names}"));
+    }
+    if !imported.missing_kernels.is_empty() {
+        let count = imported.missing_kernels.len();
+        note(&format!("variables of kernels are not exported; {count} snapshots have their files alone"));
+    }
+    for one in &imported.left_out {
+        note(&format!("not exported: {one}"));
     }
     Ok(0)
 }

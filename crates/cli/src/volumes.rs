@@ -1,6 +1,6 @@
 //! `atoll volume`: volumes, which outlive sandboxes.
 
-use crate::{Failure, list::mebibytes, server::Server, size, table, terminal, when};
+use crate::{Failure, failure::each, list::mebibytes, server::Server, size, table, terminal, when};
 use atoll_client::{AttachedVolume, CreateVolume, Volume};
 use clap::{Args, Subcommand};
 
@@ -179,20 +179,12 @@ pub(crate) async fn run(command: VolumeCommand) -> Result<u8, Failure> {
         }
         VolumeCommand::Rm(Several { names, owner, server }) => {
             let client = server.client()?;
-            let mut worst = 0;
-            for name in &names {
+            return each(&names, server.json, async |name| {
                 let deleted = client.delete_volume(name, owner.as_deref()).await;
-                match deleted.map_err(|e| Failure::from(e).about(name)) {
-                    Ok(_) => terminal::print(&format!("{}\n", terminal::plain(name)))?,
-                    Err(failure) => {
-                        worst = worst.max(failure.report(server.json));
-                        if failure.is_fatal() {
-                            break;
-                        }
-                    }
-                }
-            }
-            return Ok(worst);
+                deleted.map_err(|e| Failure::from(e).about(name))?;
+                terminal::print_done(name, server.json)
+            })
+            .await;
         }
     };
     match server.json {

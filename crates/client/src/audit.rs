@@ -13,7 +13,6 @@ const ROOT: &str = "/api/v1/audit";
 /// A query for operations; the server's defaults for what is left out. Times are RFC 3339, or milliseconds
 /// since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ListAudit {
     pub sandbox_id: Option<Uuid>,
     pub owner: Option<String>,
@@ -64,7 +63,6 @@ impl ListAudit {
 
 /// A page of operations, the last begun first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditPage {
     pub entries: Vec<AuditEntry>,
     /// The next page's `before`.
@@ -74,7 +72,6 @@ pub struct AuditPage {
 
 /// An operation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditEntry {
     pub operation_id: Uuid,
     /// The row of its beginning.
@@ -117,7 +114,6 @@ fn null_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Resu
 
 /// How an operation ended.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditEnd {
     #[serde(default)]
     pub at: String,
@@ -143,7 +139,6 @@ pub struct AuditEnd {
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditError {
     #[serde(default)]
     pub code: String,
@@ -153,7 +148,6 @@ pub struct AuditError {
 
 /// The stored parts of both outputs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditOutputs {
     #[serde(default)]
     pub stdout: Option<AuditKept>,
@@ -163,7 +157,6 @@ pub struct AuditOutputs {
 
 /// The stored part of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditKept {
     /// utf8 or base64.
     #[serde(default)]
@@ -192,7 +185,6 @@ impl AuditKept {
 
 /// How many, and how long; with what they have in common.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditTally {
     #[serde(default)]
     pub day: Option<String>,
@@ -213,7 +205,6 @@ pub struct AuditTally {
 
 /// The totals of operations.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditSummary {
     pub total: AuditTally,
     #[serde(default)]
@@ -226,7 +217,6 @@ pub struct AuditSummary {
 
 /// The verdict of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditVerdict {
     pub sound: bool,
     #[serde(default)]
@@ -252,7 +242,6 @@ pub struct AuditVerdict {
 
 /// A fault of the trail, and its row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditFault {
     pub seq: u64,
     pub kind: String,
@@ -262,7 +251,6 @@ pub struct AuditFault {
 
 /// The result of a cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct AuditCleaned {
     pub removed: u64,
     #[serde(default)]

@@ -3,13 +3,12 @@
 use crate::{Client, Result, ServerReply, encode::query, sandboxes::at};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// An egress policy. Entries are texts, or objects with `to`, `methods` and `paths`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressPolicy {
     /// none, allowlist or full.
     #[serde(default)]
@@ -21,12 +20,11 @@ pub struct EgressPolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Value>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: BTreeMap<String, Option<u64>>,
+    pub limits: BTreeMap<String, Option<Number>>,
 }
 
 /// An entry in force, and its source.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressEntry {
     pub entry: Value,
     /// allow, or a preset.
@@ -39,7 +37,6 @@ pub struct EgressEntry {
 
 /// The refusals of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressRefusals {
     pub host: String,
     #[serde(default)]
@@ -54,7 +51,6 @@ pub struct EgressRefusals {
 
 /// A sandbox's egress policy, and what it reached.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressInfo {
     pub policy: EgressPolicy,
     #[serde(default)]
@@ -81,7 +77,6 @@ pub struct EgressInfo {
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressDecision {
     /// The row of the audit trail.
     pub seq: u64,
@@ -120,7 +115,6 @@ pub struct EgressDecision {
 
 /// A page of decisions, the latest first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressLog {
     pub entries: Vec<EgressDecision>,
     /// The next page's `before`.
@@ -130,7 +124,6 @@ pub struct EgressLog {
 
 /// A query for decisions; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ListEgress {
     /// allowed or refused.
     pub verdict: Option<String>,
@@ -141,7 +134,6 @@ pub struct ListEgress {
 
 /// A preset: a named list of hosts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EgressPreset {
     pub name: String,
     #[serde(default)]

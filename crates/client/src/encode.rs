@@ -20,6 +20,13 @@ pub(crate) fn path(text: &str) -> String {
     out
 }
 
+/// One part of a URL's path; slashes are encoded.
+pub(crate) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push(&mut out, text, b"");
+    out
+}
+
 /// `?name=value&…` of the pairs that have a value; empty when none has.
 pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     let mut out = String::new();

@@ -1,7 +1,7 @@
 //! Errors, as one sentence for people and as fields for programs. Both of the server's error shapes, and any
 //! other body (a proxy's page), become the same type.
 
-use atoll_types::ErrorCode;
+use atoll_types::{ErrorCode, with_field};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -54,15 +54,12 @@ impl std::error::Error for ApiError {}
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The message often names the field itself, and that of a file always names the path.
-        let told = |field: &str| {
-            self.message.contains(field) || (field == "path" && self.code != "invalid_argument")
-        };
-        match &self.field {
-            Some(field) if !told(field) => write!(f, "{field}: {}", self.message)?,
-            _ => f.write_str(&self.message)?,
-        }
-        match self.retry_after_seconds {
+        // The message about a file always names the path itself.
+        let told = |field: &&str| *field == "path" && self.code != "invalid_argument";
+        let field = self.field.as_deref().filter(|field| !told(field));
+        f.write_str(&with_field(&self.message, field))?;
+        // Where the server says what must happen first, to ask again alone does not help.
+        match self.retry_after_seconds.filter(|_| !self.details.contains_key("when")) {
             Some(1) => f.write_str(" (ask again in a second)"),
             Some(seconds) => write!(f, " (ask again in {seconds} seconds)"),
             None => Ok(()),
@@ -83,6 +80,13 @@ struct Body {
     message: String,
     #[serde(default)]
     details: Map<String, Value>,
+}
+
+/// The shape of the LangGraph API.
+#[derive(Deserialize)]
+struct Flat {
+    error: String,
+    message: String,
 }
 
 #[derive(Deserialize)]
@@ -109,10 +113,7 @@ impl Detail {
     }
 
     fn sentence(&self) -> String {
-        match self.field() {
-            Some(field) if !self.msg.contains(&field) => format!("{field}: {}", self.msg),
-            _ => self.msg.clone(),
-        }
+        with_field(&self.msg, self.field().as_deref()).into_owned()
     }
 }
 
@@ -134,6 +135,10 @@ impl ApiError {
             .ok()
             .map(|envelope| Self::of_body(status, envelope.error))
             .or_else(|| Some(Self::of_details(&serde_json::from_slice::<Validation>(body).ok()?.detail)))
+            .or_else(|| {
+                let Flat { error: code, message } = serde_json::from_slice(body).ok()?;
+                Some(Self { code, message, ..Self::default() })
+            })
             .filter(|error| !error.message.is_empty());
         match found {
             Some(error) => Self { status, json: String::from_utf8(body.to_vec()).ok(), ..error },

@@ -12,7 +12,6 @@ const LARGEST_EVENT: usize = 1 << 20;
 
 /// A query for events; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ListEvents {
     /// Those with a greater id; 0: from the oldest that is kept.
     pub after: Option<u64>,
@@ -41,7 +40,6 @@ impl ListEvents {
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EventItem {
     pub id: u64,
     #[serde(default)]
@@ -59,7 +57,6 @@ pub struct EventItem {
 
 /// A page of events, the oldest first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct EventList {
     pub events: Vec<EventItem>,
     #[serde(default)]

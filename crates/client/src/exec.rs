@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 /// What to run: a line for the shell, or a program and its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct ExecRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -33,7 +32,6 @@ pub struct ExecRequest {
 
 /// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct ExecResult {
     #[serde(default)]
     pub exec_id: Option<Uuid>,

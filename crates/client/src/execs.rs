@@ -19,7 +19,6 @@ use uuid::Uuid;
 
 /// A command, running or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Exec {
     pub exec_id: Uuid,
     /// running or ended.
@@ -60,7 +59,6 @@ pub struct Exec {
 
 /// Why a program could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct ExecFailure {
     #[serde(default)]
     pub stage: String,
@@ -70,7 +68,6 @@ pub struct ExecFailure {
 
 /// One of the two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum OutputStream {
     Stdout,
     Stderr,

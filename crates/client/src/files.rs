@@ -12,7 +12,7 @@ use futures_util::{Stream, TryStreamExt};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
     Method,
-    body::{Frame, Incoming},
+    body::{Body as _, Frame, Incoming},
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -20,7 +20,6 @@ use uuid::Uuid;
 
 /// A file, folder or link.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct FileItem {
     pub name: String,
     /// Absolute.
@@ -44,7 +43,6 @@ pub struct FileItem {
 
 /// Some changes of a file, the latest first.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct FileHistory {
     #[serde(default)]
     pub path: String,
@@ -59,7 +57,6 @@ pub struct FileHistory {
 
 /// A change of a file, and the operation that made it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct FileHistoryEntry {
     #[serde(default)]
     pub at: String,
@@ -92,6 +89,12 @@ pub struct Download {
 }
 
 impl Download {
+    /// How many bytes are still to come, where the server says so.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
     /// The next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         while let Some(frame) = self.body.frame().await {
@@ -177,8 +180,26 @@ impl Client {
         path: &str,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<()> {
+        self.put_file(&file_at(id, path), body).await
+    }
+
+    /// The same, also over a file that the sandbox's user may not write.
+    pub async fn upload_by_force(
+        &self,
+        id: Uuid,
+        path: &str,
+        body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<()> {
+        self.put_file(&format!("{}?overwrite=force", file_at(id, path)), body).await
+    }
+
+    async fn put_file(
+        &self,
+        place: &str,
+        body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<()> {
         let content = Some("application/octet-stream");
-        self.send(Method::PUT, &file_at(id, path), content, streamed(body)).await.map(drop)
+        self.send(Method::PUT, place, content, streamed(body)).await.map(drop)
     }
 
     /// Makes a folder.

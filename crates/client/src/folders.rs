@@ -18,7 +18,6 @@ use uuid::Uuid;
 
 /// Which entries to find; without a field, the server decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct FindRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -37,7 +36,6 @@ pub struct FindRequest {
 
 /// An entry that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Found {
     pub path: String,
     #[serde(rename = "type")]
@@ -48,7 +46,6 @@ pub struct Found {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct FindResult {
     pub entries: Vec<Found>,
     #[serde(default)]
@@ -59,7 +56,6 @@ pub struct FindResult {
 
 /// Which lines to find; without a field, the server decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct GrepRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -76,7 +72,6 @@ pub struct GrepRequest {
 
 /// A line that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Match {
     pub path: String,
     pub line: u64,
@@ -91,7 +86,6 @@ pub struct Match {
 
 /// Lines that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct GrepResult {
     pub matches: Vec<Match>,
     #[serde(default)]
@@ -102,7 +96,6 @@ pub struct GrepResult {
 
 /// What was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Unpacked {
     pub files: u64,
     pub bytes: u64,
@@ -110,7 +103,6 @@ pub struct Unpacked {
 
 /// A change in a watched folder.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct WatchEvent {
     /// ready, created, modified, deleted, renamed, overflow, limit or error.
     pub event: String,

@@ -1,7 +1,7 @@
 //! Images, which sandboxes are made of.
 
 use crate::{
-    Client, Result, ServerReply,
+    Client, Download, Result, ServerReply,
     client::{collect, empty},
     encode,
     files::streamed,
@@ -17,7 +17,6 @@ pub(crate) const ROOT: &str = "/api/v1/sandbox-images";
 
 /// An image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Image {
     pub id: String,
     pub name: String,
@@ -60,6 +59,12 @@ pub struct Image {
     pub cpu_cores: Option<f64>,
     #[serde(default)]
     pub disk_mb: Option<u64>,
+    /// What is installed, as far as that is known; not in lists.
+    #[serde(default)]
+    pub packages: Option<Vec<PackageVersion>>,
+    /// What aliases promise and the image lacks.
+    #[serde(default)]
+    pub alias_notes: Vec<String>,
     #[serde(default)]
     pub warm_pool_min: u32,
     #[serde(default)]
@@ -73,16 +78,22 @@ pub struct Image {
     pub used_by: Option<Vec<Uuid>>,
 }
 
+/// A package with its exact version.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PackageVersion {
+    pub manager: String,
+    pub name: String,
+    pub version: String,
+}
+
 /// All images.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct ImageList {
     pub items: Vec<Image>,
 }
 
 /// How an archive becomes an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ImportImage {
     pub name: String,
     pub reference: Option<String>,
@@ -90,9 +101,29 @@ pub struct ImportImage {
     pub disk_mb: Option<u64>,
 }
 
+/// Where an image is pushed to.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PushImage {
+    pub reference: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// An image that a registry has now.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PushedImage {
+    pub reference: String,
+    pub digest: String,
+    #[serde(default)]
+    pub size_bytes: u64,
+}
+
 /// What to change; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct PatchImage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -146,6 +177,17 @@ impl Client {
         let (path, content) = (format!("{ROOT}/import{query}"), Some("application/x-tar"));
         let response = self.send(Method::POST, &path, content, streamed(body)).await?;
         ServerReply::parse(response.status().as_u16(), collect(response).await?)
+    }
+
+    /// Reads an image as an OCI layout in a tar archive.
+    pub async fn export_image(&self, image: &str) -> Result<Download> {
+        let response = self.send(Method::GET, &format!("{}/export", at(image)), None, empty()).await?;
+        Ok(Download { body: response.into_body() })
+    }
+
+    /// Pushes an image to a registry.
+    pub async fn push_image(&self, image: &str, push: &PushImage) -> Result<ServerReply<PushedImage>> {
+        self.tell(Method::POST, &format!("{}/push", at(image)), push).await
     }
 
     /// Changes what is known of an image.

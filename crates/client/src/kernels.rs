@@ -15,7 +15,6 @@ type Map = BTreeMap<String, String>;
 
 /// A live interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Kernel {
     pub kernel_id: Uuid,
     pub language: String,
@@ -41,7 +40,6 @@ pub struct Kernel {
 
 /// A checkpoint of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Checkpoint {
     pub checkpoint_id: Uuid,
     #[serde(default)]
@@ -56,7 +54,6 @@ pub struct Checkpoint {
 
 /// Completions of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Completion {
     #[serde(default)]
     pub matches: Vec<String>,
@@ -72,7 +69,6 @@ pub struct Completion {
 
 /// A request for a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct StartKernel {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
@@ -111,7 +107,6 @@ pub struct Display {
 
 /// The error of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct CellError {
     pub r#type: String,
     #[serde(default)]
@@ -122,7 +117,6 @@ pub struct CellError {
 
 /// The result of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct CellResult {
     pub success: bool,
     #[serde(default)]

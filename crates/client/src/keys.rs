@@ -1,6 +1,6 @@
 //! Keys.
 
-use crate::{Client, Result, ServerReply};
+use crate::{Client, Result, ServerReply, encode};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +10,6 @@ const ROOT: &str = "/api/v1/keys";
 
 /// A key to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct CreateKey {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +25,6 @@ pub struct CreateKey {
 
 /// A key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Key {
     pub id: Uuid,
     pub name: String,
@@ -66,15 +64,24 @@ impl fmt::Debug for IssuedKey {
     }
 }
 
+/// One page of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KeyPage {
+    pub items: Vec<Key>,
+    pub total: u64,
+}
+
 impl Client {
     /// Makes a key.
     pub async fn create_key(&self, new: &CreateKey) -> Result<ServerReply<IssuedKey>> {
         self.tell(Method::POST, ROOT, new).await
     }
 
-    /// Lists keys.
-    pub async fn list_keys(&self) -> Result<ServerReply<Vec<Key>>> {
-        self.ask(Method::GET, ROOT).await
+    /// A page of keys, the newest first.
+    pub async fn list_keys(&self, page: u64, page_size: u32) -> Result<ServerReply<KeyPage>> {
+        let query =
+            encode::query(&[("page", Some(page.to_string())), ("page_size", Some(page_size.to_string()))]);
+        self.ask(Method::GET, &format!("{ROOT}{query}")).await
     }
 
     /// Revokes a key.

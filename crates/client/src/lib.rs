@@ -3,7 +3,9 @@
 //! paths go to the server exactly as they were given.
 
 mod audit;
+mod builds;
 mod client;
+mod conversations;
 mod egress;
 mod encode;
 mod error;
@@ -12,6 +14,7 @@ mod exec;
 mod execs;
 mod files;
 mod folders;
+mod image_builds;
 mod images;
 mod kernels;
 mod keys;
@@ -35,7 +38,9 @@ pub use audit::{
     AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept, AuditOutputs, AuditPage,
     AuditSummary, AuditTally, AuditVerdict, ListAudit,
 };
+pub use builds::{Build, BuildEvent, BuildEvents, BuildList, BuildProgress, PullImage};
 pub use client::Client;
+pub use conversations::{Conversation, RunAgent, RunEvent, RunEvents, UploadedFile};
 pub use egress::{
     EgressDecision, EgressEntry, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals,
     ListEgress,
@@ -49,12 +54,13 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use hyper::Method;
-pub use images::{Image, ImageList, ImportImage, PatchImage};
+pub use image_builds::{BuildImage, BuildImageOfFiles};
+pub use images::{Image, ImageList, ImportImage, PackageVersion, PatchImage, PushImage, PushedImage};
 pub use kernels::{
     CellError, CellEvent, CellEvents, CellResult, Checkpoint, Completion, Display, Kernel, RunCode,
     StartKernel,
 };
-pub use keys::{CreateKey, IssuedKey, Key};
+pub use keys::{CreateKey, IssuedKey, Key, KeyPage};
 pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};

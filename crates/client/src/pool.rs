@@ -9,7 +9,6 @@ const PATH: &str = "/api/v1/pool";
 
 /// The state of the pool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Pool {
     pub enabled: bool,
     #[serde(default)]
@@ -21,7 +20,6 @@ pub struct Pool {
 
 /// The pool of one image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct PoolKey {
     pub image: String,
     pub ready: u32,
@@ -47,7 +45,6 @@ pub struct PoolKey {
 
 /// The last failure to make one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct PoolFailure {
     pub at: String,
     pub reason: String,
@@ -55,7 +52,6 @@ pub struct PoolFailure {
 
 /// How many of an image to keep ready; what is none stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct PoolSize {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<u32>,
@@ -65,7 +61,6 @@ pub struct PoolSize {
 
 /// What to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct PatchPool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -76,7 +71,6 @@ pub struct PatchPool {
 
 /// How many were destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Drained {
     pub drained: u64,
 }

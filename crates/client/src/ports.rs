@@ -24,7 +24,6 @@ const LARGEST: usize = 1 << 20;
 
 /// A token to make; what is left out has the server's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct CreatePreviewToken {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -34,7 +33,6 @@ pub struct CreatePreviewToken {
 
 /// A bearer token that opens a port.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct PreviewToken {
     pub token: String,
     #[serde(default)]

@@ -13,7 +13,6 @@ type Map = BTreeMap<String, String>;
 
 /// A new sandbox; what is left out has the server's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -64,7 +63,6 @@ pub struct CreateSandbox {
 
 /// What to change; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct PatchSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<u32>,
@@ -87,7 +85,6 @@ pub struct PatchSandbox {
 
 /// A sandbox. Only the id and the status must be present; other servers and versions omit and add fields.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Sandbox {
     pub id: Uuid,
     /// creating, running, paused, stopped, dead, destroyed, or one that came later.
@@ -158,7 +155,6 @@ pub struct Sandbox {
 
 /// A query for sandboxes; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ListSandboxes {
     pub page: Option<u64>,
     pub page_size: Option<u32>,
@@ -192,7 +188,6 @@ impl ListSandboxes {
 
 /// One page of sandboxes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SandboxPage {
     pub items: Vec<Sandbox>,
     pub total: u64,
@@ -206,7 +201,6 @@ pub struct SandboxPage {
 
 /// An activity of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Activity {
     pub kind: String,
     pub at: String,

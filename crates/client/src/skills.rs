@@ -20,7 +20,6 @@ const FORM: &str = "multipart/form-data; boundary=atoll-5b1a8d4f0e7c4b6f9d3a2c1e
 
 /// A skill.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Skill {
     pub id: Uuid,
     pub name: String,
@@ -51,7 +50,6 @@ pub struct Skill {
 
 /// Some skills.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SkillPage {
     pub items: Vec<Skill>,
     #[serde(default)]
@@ -60,7 +58,6 @@ pub struct SkillPage {
 
 /// A query for skills; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ListSkills {
     pub search: Option<String>,
     /// With an admin key.
@@ -71,7 +68,6 @@ pub struct ListSkills {
 
 /// A skill in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SandboxSkill {
     pub id: Uuid,
     pub name: String,
@@ -81,7 +77,6 @@ pub struct SandboxSkill {
 
 /// A skill that could not be unpacked.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct ExtractionError {
     pub name: String,
     #[serde(default)]
@@ -91,7 +86,6 @@ pub struct ExtractionError {
 /// What became of an install.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)]
 pub struct InstalledSkills {
     pub installed: Vec<String>,
     pub already_installed: Vec<String>,

@@ -10,7 +10,6 @@ type Map = BTreeMap<String, String>;
 
 /// A snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Snapshot {
     pub id: Uuid,
     #[serde(default)]
@@ -32,7 +31,6 @@ pub struct Snapshot {
 
 /// A kernel whose variables were kept with a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SnapshotKernel {
     pub kernel_id: Uuid,
     pub checkpoint_id: Uuid,
@@ -62,7 +60,6 @@ pub struct Rollback {
 
 /// One page of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SnapshotPage {
     pub items: Vec<Snapshot>,
     pub total: u64,
@@ -70,7 +67,6 @@ pub struct SnapshotPage {
 
 /// A file that differs between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct DiffFile {
     /// Absolute, as the sandbox has it.
     pub path: String,
@@ -82,7 +78,6 @@ pub struct DiffFile {
 
 /// The files that differ.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct SnapshotDiff {
     pub files: Vec<DiffFile>,
     /// Whether there may be more.
@@ -92,7 +87,6 @@ pub struct SnapshotDiff {
 
 /// A sandbox that was rolled back.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct RolledBack {
     pub sandbox: Sandbox,
     /// The snapshot of its files as they were before, where one was to be made.
@@ -102,7 +96,6 @@ pub struct RolledBack {
 
 /// A fork; what is left out is as in the sandbox that it is made of.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct ForkSandbox {
     /// The snapshot that it is made of; the sandbox as it is now where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,9 +111,16 @@ pub struct ForkSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub env_vars: Option<Map>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Map>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Map>,
+    /// `off`, `before_exec` or `before_run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_snapshot: Option<String>,
 }
 
 #[derive(Serialize)]

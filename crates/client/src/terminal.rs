@@ -2,6 +2,7 @@
 
 use crate::{ApiError, Client, Error, Result, client::empty, encode, sandboxes::at};
 use atoll_types::TerminalSize;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures_util::{
     SinkExt, StreamExt,
@@ -18,7 +19,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::json;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -36,6 +37,9 @@ const LARGEST_MESSAGE: usize = 8 << 20;
 /// The size of one message; the server takes no more than a megabyte.
 const PIECE: usize = 256 << 10;
 
+/// The header with what a terminal is opened with: JSON in Base64.
+const OPENING: &str = "atoll-terminal";
+
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// A request for a terminal.
@@ -45,6 +49,8 @@ pub struct OpenTerminal {
     pub command: Option<String>,
     /// The working directory: absolute, or relative to /workspace.
     pub working_directory: Option<String>,
+    /// Variables on top of the sandbox's own.
+    pub env_vars: BTreeMap<String, String>,
     /// The user: a name, UID or UID:GID.
     pub user: Option<String>,
     /// Its size.
@@ -192,10 +198,12 @@ fn sides(size: Option<TerminalSize>) -> [(&'static str, Option<String>); 2] {
 impl Client {
     /// Opens a terminal.
     pub async fn open_terminal(&self, id: Uuid, request: &OpenTerminal) -> Result<Terminal> {
-        let OpenTerminal { command, working_directory, user, size } = request.clone();
+        let OpenTerminal { command, working_directory, env_vars, user, size } = request.clone();
         let [rows, columns] = sides(size);
-        let query = [rows, columns, ("command", command), ("cwd", working_directory), ("user", user)];
-        self.terminal(id, &query).await
+        let query = [rows, columns, ("cwd", working_directory), ("user", user)];
+        // What may hold a secret or be long is in no address, which logs and lists of processes show.
+        let opening = json!({ "command": command, "env_vars": env_vars });
+        self.terminal(id, &query, Some(STANDARD.encode(opening.to_string()))).await
     }
 
     /// Attaches to an existing terminal, at an offset of its output or at the oldest that is kept.
@@ -208,10 +216,15 @@ impl Client {
     ) -> Result<Terminal> {
         let [rows, columns] = sides(size);
         let from = ("from", from.map(|from| from.to_string()));
-        self.terminal(id, &[rows, columns, ("exec_id", Some(exec_id.to_owned())), from]).await
+        self.terminal(id, &[rows, columns, ("exec_id", Some(exec_id.to_owned())), from], None).await
     }
 
-    async fn terminal(&self, id: Uuid, query: &[(&str, Option<String>)]) -> Result<Terminal> {
+    async fn terminal(
+        &self,
+        id: Uuid,
+        query: &[(&str, Option<String>)],
+        opening: Option<String>,
+    ) -> Result<Terminal> {
         let key = generate_key();
         let path = format!("{}{}", at(id, "/terminal"), encode::query(query));
         let builder = self
@@ -221,6 +234,7 @@ impl Client {
             .header(SEC_WEBSOCKET_VERSION, "13")
             .header(SEC_WEBSOCKET_PROTOCOL, "atoll.terminal.v1")
             .header(SEC_WEBSOCKET_KEY, &key);
+        let builder = opening.iter().fold(builder, |builder, opening| builder.header(OPENING, opening));
         let response = self.answer(builder, empty()).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(self.refused(response).await);

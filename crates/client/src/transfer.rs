@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 /// A sandbox that was imported.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Imported {
     pub sandbox: Sandbox,
     #[serde(default)]
@@ -24,22 +23,32 @@ pub struct Imported {
     pub bytes: u64,
     #[serde(default)]
     pub missing_secrets: Vec<String>,
+    #[serde(default)]
+    pub snapshots: u64,
+    #[serde(default)]
+    pub missing_kernels: Vec<Uuid>,
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 impl Client {
-    /// Reads a sandbox as an archive.
-    pub async fn export(&self, id: Uuid) -> Result<Download> {
-        let response = self.send(Method::GET, &at(id, "/export"), None, empty()).await?;
+    /// Reads a sandbox as an archive, with its snapshots or without.
+    pub async fn export(&self, id: Uuid, snapshots: bool) -> Result<Download> {
+        let path = if snapshots { "/export" } else { "/export?snapshots=false" };
+        let response = self.send(Method::GET, &at(id, path), None, empty()).await?;
         Ok(Download { body: response.into_body() })
     }
 
-    /// Makes a sandbox from an archive.
+    /// Makes a sandbox from an archive, with its snapshots or without.
     pub async fn import(
         &self,
+        snapshots: bool,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<ServerReply<Imported>> {
         let content = Some("application/x-tar");
-        let response = self.send(Method::POST, "/api/v1/sandboxes/import", content, streamed(body)).await?;
+        let query = if snapshots { "" } else { "?snapshots=false" };
+        let path = format!("/api/v1/sandboxes/import{query}");
+        let response = self.send(Method::POST, &path, content, streamed(body)).await?;
         ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 }

@@ -8,7 +8,6 @@ use uuid::Uuid;
 /// Usage of a sandbox at one moment. A figure that is not counted is none; limits are present only for now.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)]
 pub struct Usage {
     pub at: String,
     pub cpu_cores: Option<f64>,
@@ -26,7 +25,6 @@ pub struct Usage {
 
 /// A sandbox's present usage, and its history.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Metrics {
     pub sandbox_id: Uuid,
     /// None when it does not run.

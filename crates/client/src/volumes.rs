@@ -9,7 +9,6 @@ const ROOT: &str = "/api/v1/volumes";
 
 /// A volume to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub struct CreateVolume {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -18,7 +17,6 @@ pub struct CreateVolume {
 
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct Volume {
     pub name: String,
     #[serde(default)]
@@ -42,7 +40,6 @@ pub struct Volume {
 
 /// A volume in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct AttachedVolume {
     pub name: String,
     pub path: String,
@@ -53,7 +50,6 @@ pub struct AttachedVolume {
 /// Paths inside a sandbox with a rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)]
 pub struct Filesystem {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read_only: Vec<String>,
@@ -65,7 +61,6 @@ pub struct Filesystem {
 
 /// One page of volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[allow(missing_docs)]
 pub struct VolumePage {
     pub items: Vec<Volume>,
     pub total: u64,

@@ -16,6 +16,9 @@ pub struct Cp {
     /// Where to: a file or folder here, ID:PATH inside, or - for standard output
     #[arg(value_name = "DESTINATION", value_parser = copy_end::parser())]
     pub(crate) destination: CopyEnd,
+    /// Replace a file inside also where its owner made it read-only
+    #[arg(short, long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -120,6 +123,9 @@ pub struct Export {
     /// Where to: a new file, or - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
+    /// Leaves the sandbox's snapshots out
+    #[arg(long)]
+    pub(crate) no_snapshots: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -130,6 +136,9 @@ pub struct Import {
     /// An archive that `atoll export` wrote, or - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
+    /// Leaves the archive's snapshots out
+    #[arg(long)]
+    pub(crate) no_snapshots: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }

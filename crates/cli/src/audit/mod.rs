@@ -219,7 +219,7 @@ async fn output(options: One) -> Result<u8, Failure> {
 }
 
 /// The stored output, with a line where something is missing.
-fn whole(kept: &AuditKept) -> Result<Vec<u8>, Failure> {
+pub(crate) fn whole(kept: &AuditKept) -> Result<Vec<u8>, Failure> {
     let wrong = || atoll_client::Error::Unexpected("it sent what is no output".into());
     let (mut head, tail) = kept.bytes().ok_or_else(wrong)?;
     if kept.truncated {

@@ -2,6 +2,7 @@
 
 use crate::server::Server;
 use clap::{Args, Subcommand};
+use serde_json::Number;
 use std::path::PathBuf;
 
 /// `egress`.
@@ -58,10 +59,10 @@ pub(crate) struct Lists {
     /// What it may use: connections, connections_per_second, bytes, bytes_per_second, connection_seconds;
     /// may be repeated
     #[arg(long, value_name = "NAME=NUMBER", value_parser = limit)]
-    pub(crate) limit: Vec<(String, u64)>,
+    pub(crate) limit: Vec<(String, Number)>,
 }
 
-fn limit(text: &str) -> Result<(String, u64), String> {
+fn limit(text: &str) -> Result<(String, Number), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
     let number = number.parse().map_err(|_| "expected a number after the =")?;
     Ok((name.trim().to_owned(), number))

@@ -109,8 +109,11 @@ fn shown(info: &EgressInfo) -> String {
     let EgressInfo { policy, allow, transparent, problem, refusals, .. } = info;
     let joined = |list: Vec<String>| (!list.is_empty()).then(|| list.join(", "));
     let yes_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
-    let limits =
-        policy.limits.iter().filter_map(|(name, value)| Some(format!("{name}={}", (*value)?))).collect();
+    let limits = policy
+        .limits
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)))
+        .collect();
     let rows = [
         ("Mode", Some(policy.mode.clone())),
         ("Presets", joined(policy.presets.clone())),

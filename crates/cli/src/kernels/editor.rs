@@ -1,27 +1,15 @@
-//! The line editor: editing, history and completion. It blocks on keys, so it has a thread of its own; the
-//! runtime of the thread that waits for its lines sends its requests to the kernel.
+//! The line editor of a kernel: the interpreter completes what is typed. The editor has a thread of its own; the runtime of
+//! the thread that waits for its lines sends its requests to the kernel.
 
-use crate::{state_dir, terminal};
+use crate::editor::{Completes, LineEditor, Read};
 use atoll_client::{Client, Completion, Uuid};
-use rustyline::{
-    CompletionType, Config, Context, Helper, completion::Completer, error::ReadlineError,
-    highlight::Highlighter, hint::Hinter, history::FileHistory, validate::Validator,
-};
-use std::{path::PathBuf, time::Duration};
-use tokio::{runtime::Handle, sync::mpsc};
+use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// How long the kernel may take to complete before the editor gives up.
 const PATIENCE: Duration = Duration::from_secs(3);
-const REMEMBERED: usize = 10_000;
 /// What the Tab key inserts at the beginning of a line.
 const INDENT: &str = "    ";
-
-/// The result of reading a line.
-pub(super) enum Read {
-    Line(String),
-    Interrupted,
-    End,
-}
 
 #[derive(Clone)]
 struct Kernel {
@@ -50,28 +38,19 @@ fn prompts(language: &str) -> (&'static str, &'static str) {
 /// A line editor at the user's terminal.
 pub(super) struct Editor {
     kernel: Kernel,
-    /// Sends the code before the requested line.
-    wanted: std::sync::mpsc::Sender<String>,
-    lines: mpsc::Receiver<Read>,
+    lines: LineEditor,
 }
 
 impl Editor {
     pub(super) fn start(client: Client, sandbox: Uuid, kernel: Uuid, language: &str) -> Self {
         let kernel = Kernel { client, sandbox, kernel };
-        let ((wanted, asked), (sender, lines)) = (std::sync::mpsc::channel(), mpsc::channel(1));
-        let history = state_dir().map(|folder| folder.join(format!("history-{language}")));
-        let helper = Typing { kernel: kernel.clone(), runtime: Handle::current(), before: String::new() };
-        let prompts = prompts(language);
-        std::thread::spawn(move || edit(helper, prompts, history, &asked, &sender));
-        Self { kernel, wanted, lines }
+        let completes = ByKernel { kernel: kernel.clone(), runtime: Handle::current() };
+        Self { kernel, lines: LineEditor::start(prompts(language), language, completes) }
     }
 
     /// The next line, after the code before it.
     pub(super) async fn line(&mut self, before: &str) -> Read {
-        match self.wanted.send(before.to_owned()) {
-            Ok(()) => self.lines.recv().await.unwrap_or(Read::End),
-            Err(_) => Read::End,
-        }
+        self.lines.line(before).await
     }
 
     /// Whether the interpreter considers the code complete; none where it does not say.
@@ -80,89 +59,34 @@ impl Editor {
     }
 }
 
-type LineEditor = rustyline::Editor<Typing, FileHistory>;
-
-fn edit(
-    helper: Typing,
-    (first, next): (&str, &str),
-    history: Option<PathBuf>,
-    asked: &std::sync::mpsc::Receiver<String>,
-    lines: &mpsc::Sender<Read>,
-) {
-    let Some(mut editor) = editor(helper, history.as_ref()) else { return };
-    while let Ok(before) = asked.recv() {
-        let prompt = if before.is_empty() { first } else { next };
-        if let Some(helper) = editor.helper_mut() {
-            helper.before = before;
-        }
-        let read = match editor.readline(prompt) {
-            Ok(line) => {
-                let _ = editor.add_history_entry(line.as_str());
-                Read::Line(line)
-            }
-            Err(ReadlineError::Interrupted) => Read::Interrupted,
-            Err(_) => Read::End,
-        };
-        // Saved after each line, so that a killed program loses nothing.
-        if let Some(history) = &history {
-            let _ = editor.append_history(history);
-        }
-        if lines.blocking_send(read).is_err() {
-            return;
-        }
-    }
-}
-
-fn editor(helper: Typing, history: Option<&PathBuf>) -> Option<LineEditor> {
-    let config = Config::builder().completion_type(CompletionType::List).max_history_size(REMEMBERED).ok()?;
-    let mut editor = LineEditor::with_config(config.auto_add_history(false).build()).ok()?;
-    editor.set_helper(Some(helper));
-    if let Some(history) = history {
-        let _ = history.parent().map(std::fs::create_dir_all);
-        let _ = editor.load_history(history);
-    }
-    Some(editor)
-}
-
-/// The code so far, and the kernel that completes it.
-struct Typing {
+/// The kernel that completes code.
+struct ByKernel {
     kernel: Kernel,
     runtime: Handle,
-    before: String,
 }
 
-impl Completer for Typing {
-    type Candidate = String;
-
-    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = &line[..pos];
+impl Completes for ByKernel {
+    fn complete(&self, before: &str, typed: &str) -> (usize, Vec<String>) {
         if typed.trim().is_empty() {
-            return Ok((pos, vec![INDENT.to_owned()]));
+            return (typed.len(), vec![INDENT.to_owned()]);
         }
-        let code = match self.before.is_empty() {
+        let code = match before.is_empty() {
             true => typed.to_owned(),
-            false => format!("{}\n{typed}", self.before),
+            false => format!("{before}\n{typed}"),
         };
         let found = self.runtime.block_on(self.kernel.ask(&code)).unwrap_or_default();
-        Ok(within(typed, found))
+        within(typed, found)
     }
 }
 
-/// Where in the line the matches begin, and those that a terminal can show as they are.
+/// Where in the line the matches begin.
 fn within(typed: &str, found: Completion) -> (usize, Vec<String>) {
     let Completion { matches, cursor_start, cursor_end, .. } = found;
     let replaced = cursor_end.saturating_sub(cursor_start);
     let kept = typed.chars().count().saturating_sub(replaced);
     let start = typed.char_indices().nth(kept).map_or(typed.len(), |(at, _)| at);
-    (start, matches.into_iter().filter(|text| terminal::plain(text) == *text).collect())
+    (start, matches)
 }
-
-impl Hinter for Typing {
-    type Hint = String;
-}
-impl Highlighter for Typing {}
-impl Validator for Typing {}
-impl Helper for Typing {}
 
 #[cfg(test)]
 mod tests {
@@ -177,7 +101,7 @@ mod tests {
             status: String::new(),
         };
         assert_eq!(within("é = pri", found(14, 17, &["print"])), (5, vec!["print".into()]));
-        assert_eq!(within("x", found(0, 9, &["x1", "x\u{202e}"])), (0, vec!["x1".into()]));
+        assert_eq!(within("x", found(0, 9, &["x1"])), (0, vec!["x1".into()]));
         assert_eq!(within("x ", found(0, 0, &[])), (2, vec![]));
     }
 }

@@ -1,13 +1,8 @@
 //! `atoll repl`: lines from a terminal, a cell for each complete piece of code. The kernel keeps its
 //! variables after the repl ends.
 
-use super::{
-    args::Repl,
-    editor::{Editor, Read},
-    follow,
-    show::Shown,
-};
-use crate::{Failure, resolve, terminal};
+use super::{args::Repl, editor::Editor, follow, show::Shown};
+use crate::{Failure, editor::Read, resolve, terminal};
 use atoll_client::{RunCode, StartKernel};
 use std::io::{self, BufRead, IsTerminal};
 use tokio::sync::mpsc;
@@ -29,36 +24,81 @@ fn is_open(language: &str, code: &str) -> bool {
                 let line = line.trim_end();
                 line.ends_with(':') || line.starts_with('@')
             });
-            triple || brackets(code, '#') > 0 || (block && !last.trim().is_empty())
+            triple || brackets(code) > 0 || (block && !last.trim().is_empty())
         }
         "bash" => unfinished_shell(code),
-        "r" => brackets(code, '#') > 0,
-        _ => brackets(code, '\u{0}') > 0,
+        "r" => scan(code, "#", &['"', '\'', '`'], false).goes_on("+-*/^=~&|<>%!,?:$@"),
+        _ => scan(code, "//", &['`'], true).goes_on("+-*%=<>&|^?:,.!"),
     }
 }
 
-/// How many brackets are open, outside of texts and of comments that begin with this.
-fn brackets(code: &str, comment: char) -> i32 {
-    let (mut open, mut quote, mut skip) = (0, None, false);
+/// What of a piece of code is not finished.
+#[derive(Default)]
+struct Scan {
+    /// How many brackets are open, outside of texts and comments.
+    open: i32,
+    /// The quote of a text that goes on.
+    quote: Option<char>,
+    /// Whether a comment between `/*` and `*/` goes on.
+    in_comment: bool,
+    /// The last line without its texts and comments.
+    end: String,
+}
+
+/// Reads code whose comments begin with this, to the end of the line or, in some languages, up to `*/`. Texts in some
+/// quotes span lines; any other ends with its line.
+fn scan(code: &str, comment: &str, spans: &[char], blocks: bool) -> Scan {
+    let mut seen = Scan::default();
     for line in code.lines() {
-        // A string of one quote ends with its line.
-        quote = quote.filter(|c| *c == '`');
-        for c in line.chars() {
-            match (quote, c) {
-                _ if std::mem::take(&mut skip) => {}
-                (_, '\\') => skip = true,
-                (Some(q), c) if q == c => quote = None,
-                (Some(_), _) => {}
-                (None, '"' | '\'' | '`') => quote = Some(c),
-                (None, c) if c == comment => break,
-                (None, '(' | '[' | '{') => open += 1,
-                (None, ')' | ']' | '}') => open -= 1,
-                (None, _) => {}
+        seen.end.clear();
+        let mut chars = line.char_indices();
+        while let Some((at, c)) = chars.next() {
+            let rest = &line[at..];
+            if seen.in_comment {
+                if rest.starts_with("*/") {
+                    seen.in_comment = false;
+                    chars.next();
+                }
+            } else if c == '\\' {
+                seen.end.push(c);
+                chars.next();
+            } else if let Some(quote) = seen.quote {
+                seen.quote = Some(quote).filter(|quote| *quote != c);
+            } else if rest.starts_with(comment) {
+                break;
+            } else if blocks && rest.starts_with("/*") {
+                seen.in_comment = true;
+                chars.next();
+            } else {
+                match c {
+                    '"' | '\'' | '`' => seen.quote = Some(c),
+                    '(' | '[' | '{' => seen.open += 1,
+                    ')' | ']' | '}' => seen.open -= 1,
+                    _ => {}
+                }
+                seen.end.push(c);
             }
         }
-        skip = false;
+        seen.quote = seen.quote.filter(|quote| spans.contains(quote));
     }
-    open
+    seen
+}
+
+/// How many brackets are open, outside of texts and of comments that begin with #.
+fn brackets(code: &str) -> i32 {
+    scan(code, "#", &['`'], false).open
+}
+
+impl Scan {
+    /// Whether more must follow, also after any of these operators at its end.
+    fn goes_on(&self, operators: &str) -> bool {
+        let end = self.end.trim_end();
+        let steps = end.ends_with("++") || end.ends_with("--");
+        self.open > 0
+            || self.quote.is_some()
+            || self.in_comment
+            || (!steps && end.ends_with(|c: char| operators.contains(c)))
+    }
 }
 
 /// Whether a shell would prompt for more: a loop, a condition or a quote that has not ended.
@@ -69,7 +109,7 @@ fn unfinished_shell(code: &str) -> bool {
     count(&["do"]) > count(&["done"])
         || count(&["if"]) > count(&["fi"])
         || count(&["case"]) > count(&["esac"])
-        || brackets(code, '#') > 0
+        || brackets(code) > 0
         || quotes('"')
         || quotes('\'')
 }
@@ -217,6 +257,21 @@ mod tests {
             ("node", "console.log('{')", false),
             ("r", "f <- function(x) {", true),
             ("r", "f <- function(x) {\nx }", false),
+            ("r", "x <- 1 +", true),
+            ("r", "x <- 1 +\n2", false),
+            ("r", "c(1, 2) |> # of both", true),
+            ("r", "x <- 'a", true),
+            ("r", "x <- 'a\nb'", false),
+            ("r", "# x (", false),
+            ("node", "1 +", true),
+            ("node", "1 +\n2", false),
+            ("node", "i++", false),
+            ("node", "'http://x' +", true),
+            ("node", "`a", true),
+            ("node", "`a\nb (`", false),
+            ("node", "/* a", true),
+            ("node", "/* a\n( */ 1 // (", false),
+            ("node", "/'/.test('x')", false),
             ("bash", "for i in 1 2; do", true),
             ("bash", "for i in 1 2; do\necho $i\ndone", false),
             ("bash", "echo 'a", true),

@@ -35,6 +35,11 @@ impl Message {
         self.method.as_deref() == Some("initialize")
     }
 
+    /// Whether its response is a stream of the server's own messages.
+    pub(super) fn listens(&self) -> bool {
+        self.method.as_deref() == Some("subscriptions/listen")
+    }
+
     /// Whether it belongs to no session.
     pub(super) fn stands_alone(&self) -> bool {
         self.version.as_deref().is_some_and(|version| version >= WITHOUT_SESSIONS)

@@ -2,23 +2,34 @@
 //! the responses under way. A failed request gets an error response.
 
 use super::ask::{Message, failed};
+use crate::terminal;
 use atoll_client::{Client, McpAnswer, McpHeaders, Method};
 use bytes::Bytes;
+use futures_util::future::{AbortHandle, abortable};
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
-    sync::mpsc,
-    task::{AbortHandle, JoinHandle},
+    sync::{mpsc, watch},
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
 /// How often a response that broke off is resumed.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause before the server is listened to again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the result of a call waits for the notification that the server sent before it.
+const OVERTAKEN: Duration = Duration::from_secs(5);
+/// In `_meta` of such a result.
+const CHANGES_TOLD: &str = "atoll/list_changed";
 /// How long ending the session may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -54,6 +65,10 @@ pub(super) struct Link {
     /// Held while a session is renewed.
     renewing: tokio::sync::Mutex<()>,
     listening: Mutex<Option<JoinHandle<()>>>,
+    /// The streams by which the server's own messages come.
+    streams: AtomicUsize,
+    /// How many notifications of a changed list of resources were passed on.
+    changes: watch::Sender<u64>,
     /// Requests without a session, by their ids: dropping them cancels them.
     alone: Mutex<HashMap<String, AbortHandle>>,
 }
@@ -68,6 +83,30 @@ fn answers(data: &str, id: &Value) -> bool {
     message["id"] == *id && message.get("method").is_none()
 }
 
+/// Whether a message notifies of a changed list of resources.
+fn is_change(data: &[u8]) -> bool {
+    const METHOD: &str = "notifications/resources/list_changed";
+    // Answers may be large; a notification is not.
+    data.len() < 4096
+        && serde_json::from_slice::<Value>(data).is_ok_and(|message| message["method"] == METHOD)
+}
+
+/// Whether a message is the result of a call before which listeners were notified of a changed list.
+fn follows_change(data: &[u8]) -> bool {
+    data.windows(CHANGES_TOLD.len()).any(|part| part == CHANGES_TOLD.as_bytes())
+        && serde_json::from_slice::<Value>(data)
+            .is_ok_and(|message| message["result"]["_meta"][CHANGES_TOLD] == true)
+}
+
+/// A stream by which the server's own messages come, as long as it is open.
+struct OpenStream<'a>(&'a Link);
+
+impl Drop for OpenStream<'_> {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Link {
     pub(super) fn new(client: Client, thread: String, out: mpsc::Sender<Bytes>) -> Self {
         Self {
@@ -77,6 +116,8 @@ impl Link {
             agreed: Mutex::default(),
             renewing: tokio::sync::Mutex::new(()),
             listening: Mutex::default(),
+            streams: AtomicUsize::new(0),
+            changes: watch::Sender::new(0),
             alone: Mutex::default(),
         }
     }
@@ -109,20 +150,20 @@ impl Link {
         }
         let Some(id) = message.id.clone() else {
             if let Err(Lost::Because(why)) = self.ask(&message).await {
-                eprintln!("atoll: a message was not carried: {why}");
+                terminal::note(&format!("a message was not carried: {why}"));
             }
             if message.method.as_deref() == Some("notifications/initialized") {
                 self.listen();
             }
             return;
         };
-        let link = Arc::clone(self);
-        let (key, alone, known) = (id.to_string(), message.stands_alone(), id.clone());
-        let task = tokio::spawn(async move { link.request(message, &known).await });
+        let (key, alone) = (id.to_string(), message.stands_alone());
+        // Not a task of its own: it ends with this, when the client has gone.
+        let (work, handle) = abortable(self.request(message, &id));
         if alone {
-            locked(&self.alone).insert(key.clone(), task.abort_handle());
+            locked(&self.alone).insert(key.clone(), handle);
         }
-        let done = task.await;
+        let done = work.await;
         locked(&self.alone).remove(&key);
         match done {
             Ok(Err(Lost::Said(answer))) => self.give(answer).await,
@@ -132,12 +173,33 @@ impl Link {
     }
 
     async fn give(&self, message: Bytes) {
+        let change = is_change(&message);
         // A send fails only when the client has gone.
         let _ = self.out.send(message).await;
+        if change {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// Gives an answer to a request that was sent when so many changes had been passed on. The server's notification
+    /// of a change comes by a stream of its own, before the answer that follows the change: the client, for which
+    /// both are one stream, may close that on the answer.
+    async fn answer(&self, message: Bytes, before: u64) {
+        if self.streams.load(Ordering::SeqCst) > 0 && follows_change(&message) {
+            let mut changes = self.changes.subscribe();
+            let _ = timeout(OVERTAKEN, changes.wait_for(|changes| *changes > before)).await;
+        }
+        self.give(message).await;
+    }
+
+    fn open_stream(&self) -> OpenStream<'_> {
+        self.streams.fetch_add(1, Ordering::SeqCst);
+        OpenStream(self)
     }
 
     /// Sends a request and passes on its responses.
     async fn request(self: &Arc<Self>, message: Message, id: &Value) -> Result<(), Lost> {
+        let before = *self.changes.borrow();
         let answer = self.ask(&message).await?;
         if message.begins() {
             let mut agreed = locked(&self.agreed);
@@ -150,10 +212,11 @@ impl Link {
                 self.note_version(&whole);
             }
             // White space before it is a keep-alive, and no line of its own.
-            self.give(Bytes::copy_from_slice(whole.trim_ascii())).await;
+            self.answer(Bytes::copy_from_slice(whole.trim_ascii()), before).await;
             return Ok(());
         }
-        self.follow(answer, &message, id).await
+        let _stream = message.listens().then(|| self.open_stream());
+        self.follow(answer, &message, id, before).await
     }
 
     /// Passes on the events of a response, and resumes it where it breaks off.
@@ -162,6 +225,7 @@ impl Link {
         mut answer: McpAnswer,
         message: &Message,
         id: &Value,
+        before: u64,
     ) -> Result<(), Lost> {
         let mut last: Option<String> = None;
         for _ in 0..TRIES {
@@ -174,10 +238,11 @@ impl Link {
                 if message.begins() && done {
                     self.note_version(event.data.as_bytes());
                 }
-                self.give(Bytes::from(event.data)).await;
                 if done {
+                    self.answer(Bytes::from(event.data), before).await;
                     return Ok(());
                 }
+                self.give(Bytes::from(event.data)).await;
             }
             let Some(from) = last.clone().filter(|_| !message.stands_alone()) else { break };
             sleep(PAUSE).await;
@@ -253,20 +318,29 @@ impl Link {
     fn listen(self: &Arc<Self>) {
         let link = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let mut last = None;
+            let (mut last, mut pause) = (None, PAUSE);
             loop {
                 let headers = McpHeaders { last_event: last.clone(), ..link.headers(None) };
-                let Ok(mut heard) = link.client.mcp(Method::GET, &headers, None).await else { return };
-                if heard.status != 200 || !heard.is_stream {
-                    return;
-                }
-                while let Ok(Some(event)) = heard.next().await {
-                    last = event.id.or(last);
-                    if !event.data.is_empty() {
-                        link.give(Bytes::from(event.data)).await;
+                match link.client.mcp(Method::GET, &headers, None).await {
+                    Ok(mut heard) if heard.status == 200 && heard.is_stream => {
+                        pause = PAUSE;
+                        let _stream = link.open_stream();
+                        while let Ok(Some(event)) = heard.next().await {
+                            last = event.id.or(last);
+                            if !event.data.is_empty() {
+                                link.give(Bytes::from(event.data)).await;
+                            }
+                        }
+                    }
+                    // The server sends nothing of its own, or the session is over: the next request begins another.
+                    Ok(heard) if matches!(heard.status, 404 | 405) => return,
+                    // The server is not there at the moment, or does not know the event.
+                    other => {
+                        last = last.filter(|_| other.is_err());
+                        pause = (pause * 2).min(LONGEST_PAUSE);
                     }
                 }
-                sleep(PAUSE).await;
+                sleep(pause).await;
             }
         });
         if let Some(before) = locked(&self.listening).replace(task) {

@@ -6,16 +6,19 @@ mod ask;
 mod line;
 mod link;
 
-use crate::{Failure, Secret};
+use crate::{Failure, Secret, terminal};
 use atoll_client::Client;
 use bytes::Bytes;
 use line::{Line, Lines};
 use link::Link;
-use std::sync::Arc;
-use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinSet};
+use std::{sync::Arc, time::Duration};
+use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinSet, time::timeout};
 
 /// Messages queued for a client that reads slowly.
 const WAITING: usize = 64;
+
+/// How long requests that are under way may take when stdin has ended. What takes longer is ended with its session.
+const LAST: Duration = Duration::from_secs(2);
 
 /// Bridges stdin and stdout to a server, until stdin ends. Returns the exit code; errors are printed.
 pub async fn bridge(url: &str, key: Option<&Secret>, thread: String) -> u8 {
@@ -67,10 +70,11 @@ async fn pass(link: &Arc<Link>) {
                     let link = Arc::clone(link);
                     under_way.spawn(async move { link.carry(message).await });
                 }
-                None => eprintln!("atoll: a line on stdin is no message of MCP"),
+                None => terminal::note("a line on stdin is no message of MCP"),
             },
-            Line::TooLong => eprintln!("atoll: a message on stdin is longer than 16 MiB and was left out"),
-            Line::End => return,
+            Line::TooLong => terminal::note("a message on stdin is longer than 16 MiB and was left out"),
+            Line::End => break,
         }
     }
+    let _ = timeout(LAST, async { while under_way.join_next().await.is_some() {} }).await;
 }

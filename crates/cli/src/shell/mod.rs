@@ -4,7 +4,7 @@
 mod keys;
 mod tty;
 
-use crate::{Failure, args::Shell, resolve, terminal};
+use crate::{Failure, args::Shell, pairs, resolve, terminal};
 use atoll_client::{
     Client, Error, OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, Uuid,
 };
@@ -57,7 +57,7 @@ struct ShellSession {
 
 pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
     let client = options.server.client()?;
-    let Shell { id: typed, command, attach, cwd, user, server: _ } = options;
+    let Shell { id: typed, command, attach, cwd, user, env, server: _ } = options;
     let sandbox = resolve::sandbox(&client, &typed).await?;
     let about = |e: Error| Failure::from(e).about(&typed);
     let size = tty::size();
@@ -68,7 +68,8 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
     let opened = match attach {
         Some(exec) => client.attach_terminal(sandbox, &exec.simple().to_string(), None, size).await,
         None => {
-            let request = OpenTerminal { command, working_directory: cwd, user, size };
+            let request =
+                OpenTerminal { command, working_directory: cwd, env_vars: pairs::map(env), user, size };
             client.open_terminal(sandbox, &request).await
         }
     };

@@ -2,11 +2,10 @@
 
 use crate::{
     pairs::{self, Pair},
+    resources::Resources,
     server::Server,
-    size,
 };
 use clap::{Args, Subcommand};
-use std::time::Duration;
 
 /// `snapshot`.
 #[derive(Debug, Args)]
@@ -145,24 +144,20 @@ pub struct Fork {
     /// The snapshot to make it of: an id, the start of one, or a label [default: the files as they are now]
     #[arg(short, long, value_name = "SNAPSHOT")]
     pub(crate) snapshot: Option<String>,
-    /// Memory, such as 512m or 2g
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
-    pub(crate) memory: Option<u64>,
-    /// Cores, such as 0.5 or 2
-    #[arg(long, value_name = "CORES", value_parser = size::cores)]
-    pub(crate) cpus: Option<u32>,
-    /// What may be written, such as 1g; what it begins with counts
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
-    pub(crate) disk: Option<u64>,
-    /// Stop it after this long without a request, such as 30m
-    #[arg(long, value_name = "TIME", value_parser = size::duration)]
-    pub(crate) idle_timeout: Option<Duration>,
-    /// Destroy it after this long, whatever it does, such as 8h
-    #[arg(long, value_name = "TIME", value_parser = size::duration)]
-    pub(crate) max_lifetime: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
     /// An environment variable, instead of all of the other sandbox: NAME=VALUE, or NAME to pass yours on
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
     pub(crate) env: Vec<Pair>,
+    /// A secret variable, instead of all of the other sandbox: NAME=VALUE, or NAME to pass yours on without showing it here
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
+    pub(crate) secret: Vec<Pair>,
+    /// How many processes and threads it may have
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) processes: Option<u32>,
+    /// Before what the server keeps its files by itself [default: as the other sandbox]
+    #[arg(long, value_name = "WHEN", value_parser = ["off", "before_exec", "before_run"])]
+    pub(crate) auto_snapshot: Option<String>,
     /// A label, instead of all of the other sandbox: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = pairs::label)]
     pub(crate) label: Vec<Pair>,

@@ -2,13 +2,13 @@
 
 pub(crate) mod args;
 
-use crate::{Failure, pairs, resolve, table, terminal, when};
+use crate::{Failure, failure::each, pairs, resolve, resources::RequestedResources, table, terminal, when};
 use args::{
     Fork, SnapshotCommand, SnapshotCreate, SnapshotDiffOptions, SnapshotLabel, SnapshotLs, SnapshotOptions,
     SnapshotRm, SnapshotRollback,
 };
 use atoll_client::{Client, ForkSandbox, NewSnapshot, Rollback, Snapshot, Uuid};
-use std::time::Duration;
+use serde_json::Value;
 
 /// Snapshots that are asked for at a time.
 const PAGE: u32 = 200;
@@ -38,6 +38,32 @@ pub(crate) async fn all(client: &Client, sandbox: Uuid) -> Result<Vec<Snapshot>,
     Ok(found)
 }
 
+/// The same as the API has it: one page with everything.
+async fn all_json(client: &Client, sandbox: Uuid) -> Result<String, Failure> {
+    let first = client.list_snapshots(sandbox, 1, PAGE).await?;
+    let mut items = items_of(&first.json);
+    if items.len() as u64 >= first.total {
+        return Ok(first.json);
+    }
+    for page in 2.. {
+        let next = items_of(&client.list_snapshots(sandbox, page, PAGE).await?.json);
+        let empty = next.is_empty();
+        items.extend(next);
+        if empty || items.len() as u64 >= first.total {
+            break;
+        }
+    }
+    let whole = serde_json::json!({
+        "total": items.len(), "page": 1, "page_size": items.len(), "items": items,
+    });
+    Ok(whole.to_string())
+}
+
+fn items_of(json: &str) -> Vec<Value> {
+    let page: Value = serde_json::from_str(json).unwrap_or_default();
+    page["items"].as_array().cloned().unwrap_or_default()
+}
+
 async fn create(options: SnapshotCreate) -> Result<u8, Failure> {
     let SnapshotCreate { id, label, kernels, server } = options;
     let client = server.client()?;
@@ -58,8 +84,7 @@ async fn list(options: SnapshotLs) -> Result<u8, Failure> {
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
     if server.json {
-        let page = client.list_snapshots(sandbox, 1, PAGE).await.map_err(|e| Failure::from(e).about(&id))?;
-        terminal::print_json(&page.json)?;
+        terminal::print_json(&all_json(&client, sandbox).await.map_err(|error| error.about(&id))?)?;
     } else {
         terminal::print(&rendered(&all(&client, sandbox).await?))?;
     }
@@ -149,42 +174,35 @@ async fn remove(options: SnapshotRm) -> Result<u8, Failure> {
     let SnapshotRm { id, snapshots, server } = options;
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
-    let mut worst = 0;
-    for typed in &snapshots {
-        let removed = async {
-            let which = resolve::snapshot(&client, sandbox, typed).await?;
-            client.delete_snapshot(sandbox, which).await.map_err(|e| Failure::from(e).about(typed))?;
-            // The server's response to a delete is empty.
-            if server.json { Ok(()) } else { terminal::print(&format!("{}\n", resolve::short(which))) }
-        };
-        if let Err(failure) = removed.await {
-            worst = worst.max(failure.report(server.json));
-            if failure.is_fatal() {
-                break;
-            }
-        }
-    }
-    Ok(worst)
+    each(&snapshots, server.json, async |typed| {
+        let which = resolve::snapshot(&client, sandbox, typed).await?;
+        client.delete_snapshot(sandbox, which).await.map_err(|e| Failure::from(e).about(typed))?;
+        terminal::print_done(&resolve::short(which), server.json)
+    })
+    .await
 }
 
 pub(crate) async fn fork(options: Fork) -> Result<u8, Failure> {
-    let Fork { id, snapshot, memory, cpus, disk, idle_timeout, max_lifetime, env, label, server } = options;
+    let Fork { id, snapshot, resources, env, secret, processes, auto_snapshot, label, server } = options;
+    let RequestedResources { memory_mb, cpu_cores, disk_mb, idle_timeout_seconds, max_lifetime_seconds } =
+        resources.request()?;
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
     let snapshot = match snapshot {
         Some(text) => Some(resolve::snapshot(&client, sandbox, &text).await?),
         None => None,
     };
-    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
-    let seconds = |time: Duration| u32::try_from(time.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX);
     let fork = ForkSandbox {
         snapshot,
-        idle_timeout_seconds: idle_timeout.map(seconds),
-        max_lifetime_seconds: max_lifetime.map(seconds),
-        memory_mb: memory.map(mebibytes),
-        cpu_cores: cpus.map(|millis| f64::from(millis) / 1000.0),
-        disk_mb: disk.map(mebibytes),
+        idle_timeout_seconds,
+        max_lifetime_seconds,
+        memory_mb,
+        cpu_cores,
+        disk_mb,
+        processes,
         env_vars: (!env.is_empty()).then(|| pairs::map(env)),
+        secrets: (!secret.is_empty()).then(|| pairs::map(secret)),
+        auto_snapshot,
         labels: (!label.is_empty()).then(|| pairs::map(label)),
     };
     let made = client.fork(sandbox, &fork).await.map_err(|e| Failure::from(e).about(&id))?;

@@ -9,16 +9,17 @@ mod document;
 
 use atoll_client::{
     Activity, AttachedVolume, AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept,
-    AuditOutputs, AuditPage, AuditSummary, AuditTally, AuditVerdict, CellError, CellResult, Checkpoint,
-    Client, Completion, CreateKey, CreatePreviewToken, CreateSandbox, CreateVolume, DiffFile, Display,
-    Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
-    EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
-    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList,
-    ImportImage, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes,
+    AuditOutputs, AuditPage, AuditSummary, AuditTally, AuditVerdict, Build, BuildImage, BuildImageOfFiles,
+    BuildList, BuildProgress, CellError, CellResult, Checkpoint, Client, Completion, CreateKey,
+    CreatePreviewToken, CreateSandbox, CreateVolume, DiffFile, Display, Drained, EgressDecision, EgressInfo,
+    EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure,
+    ExecRequest, ExecResult, ExtractionError, FileHistory, FileHistoryEntry, FileItem, Filesystem,
+    FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList, ImportImage,
+    Imported, InstalledSkills, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes,
     ListSkills, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool,
-    PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage,
-    Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume,
-    WatchEvent,
+    PoolFailure, PoolKey, PoolSize, PreviewToken, PullImage, PushImage, PushedImage, Rollback, RolledBack,
+    RunCode, Sandbox, SandboxPage, SandboxSkill, Skill, SkillPage, Snapshot, SnapshotDiff, SnapshotPage,
+    StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, VolumePage, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -107,6 +108,9 @@ fn every_answer_that_is_described_is_read() {
         PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem";
         Sandbox: "Sandbox"; SandboxPage: "SandboxPage"; Unpacked: "UnpackResult"; WatchEvent: "WatchItem";
         Image: "Image"; ImageList: "ImageList"; AttachedVolume: "Attachment"; Filesystem: "Filesystem"; Volume: "Volume";
+        VolumePage: "VolumeList"; Skill: "SkillItem"; SkillPage: "SkillList"; SandboxSkill: "SandboxSkill";
+        InstalledSkills: "InstallResult"; ExtractionError: "ExtractionErrorItem"; Build: "Build";
+        BuildList: "BuildList"; BuildProgress: "Progress"; PushedImage: "PushResult";
     ];
     let wrong: Vec<&String> = read.iter().flat_map(|(_, wrong)| wrong).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -243,7 +247,7 @@ fn policy() -> EgressPolicy {
         presets: vec!["python".into()],
         allow: vec![json!("a.example"), json!({"to": "b.example", "methods": ["GET"], "paths": ["/v1"]})],
         deny: vec![json!("c.example")],
-        limits: [("connections".to_owned(), Some(5))].into(),
+        limits: [("connections".to_owned(), Some(5.into()))].into(),
     }
 }
 
@@ -258,7 +262,66 @@ async fn images(client: &Client) {
         ImportImage { name: "team".into(), reference: Some("app".into()), replace: true, disk_mb: Some(512) };
     let piece = Ok(Bytes::from_static(b"tar"));
     client.import_image(&import, stream::iter([piece])).await.unwrap();
+    let pull = PullImage {
+        reference: "registry.example/team/app:1".into(),
+        name: some("app:1"),
+        replace: true,
+        disk_mb: Some(512),
+        username: some("user"),
+        password: some("password"),
+        token: None,
+        on_use: false,
+    };
+    client.pull_image(&pull).await.unwrap();
+    let token = PullImage { token: some("token"), on_use: true, ..PullImage::default() };
+    client.pull_image(&PullImage { reference: pull.reference, ..token }).await.unwrap();
+    client.list_builds().await.unwrap();
+    let build = BuildImage {
+        template: some("base"),
+        args: [("A".to_owned(), "b".to_owned())].into(),
+        name: some("base:1"),
+        replace: true,
+        disk_mb: Some(512),
+        memory_mb: Some(512),
+        no_cache: true,
+        lock: Some(serde_json::json!([{ "manager": "pip", "name": "six", "version": "1.17.0" }])),
+        ..BuildImage::default()
+    };
+    client.build_image(&build).await.unwrap();
+    let spec = Some(serde_json::json!({ "id": "small", "base": "box" }));
+    client.build_image(&BuildImage { spec, ..BuildImage::default() }).await.unwrap();
+    let dockerfile = some("FROM box");
+    client.build_image(&BuildImage { dockerfile, name: some("x"), ..BuildImage::default() }).await.unwrap();
+    let of_files = BuildImageOfFiles {
+        name: some("app"),
+        file: some("Dockerfile"),
+        args: [("A".to_owned(), "b".to_owned())].into(),
+        replace: true,
+        disk_mb: Some(512),
+        memory_mb: Some(512),
+        cpu_cores: Some(0.5),
+        egress: Some(EgressPolicy { mode: "none".into(), ..EgressPolicy::default() }),
+        no_cache: true,
+        lock: some("lock.json"),
+        warm_pool_min: Some(0),
+        warm_pool_max: Some(1),
+    };
+    client.build_image_of_files(&of_files, stream::iter([Ok(Bytes::from_static(b"tar"))])).await.unwrap();
+    let id = Uuid::from_u128(1);
+    client.build(id).await.unwrap();
+    client.build_log(id).await.unwrap();
+    let _ = client.follow_build(id, Some(5)).await.unwrap();
+    client.cancel_build(id).await.unwrap();
     client.image("mcpgateway/sandbox-python:3.12").await.unwrap();
+    client.export_image("team/app:1.0").await.unwrap();
+    let login = |text: &str| Some(text.to_owned());
+    let push = PushImage {
+        reference: "registry.example/team/app:1".into(),
+        username: login("ann"),
+        password: login("secret"),
+        token: login("token"),
+    };
+    client.push_image("team/app:1.0", &push).await.unwrap();
     let patch = PatchImage {
         name: Some("team/app".into()),
         tags: Some(vec!["1.0".into()]),
@@ -378,8 +441,11 @@ async fn sandboxes(client: &Client) {
         memory_mb: Some(256),
         cpu_cores: Some(0.5),
         disk_mb: Some(100),
+        processes: Some(64),
         env_vars: Some(map()),
+        secrets: Some(map()),
         labels: Some(map()),
+        auto_snapshot: some("off"),
     };
     client.fork(id, &fork).await.unwrap();
     client.fork(id, &ForkSandbox::default()).await.unwrap();
@@ -426,8 +492,13 @@ async fn commands(client: &Client) {
     client.exec_kill(id, id).await.unwrap();
     client.forget_exec(id, id).await.unwrap();
     let size = Some(TerminalSize { rows: 5, columns: 6 });
-    let terminal =
-        OpenTerminal { command: some("sh"), working_directory: some("/tmp"), user: some("root"), size };
+    let terminal = OpenTerminal {
+        command: some("sh"),
+        working_directory: some("/tmp"),
+        env_vars: [("A".to_owned(), "b".to_owned())].into(),
+        user: some("root"),
+        size,
+    };
     assert!(client.open_terminal(id, &terminal).await.is_err(), "this server speaks no WebSocket");
     assert!(client.attach_terminal(id, &id.simple().to_string(), Some(5), size).await.is_err());
     let start = StartKernel {
@@ -458,8 +529,9 @@ async fn files(client: &Client) {
     client.list_files(id, "in").await.unwrap();
     client.stat(id, "in", true).await.unwrap();
     client.file_history(id, "in/a", Some(7), Some(5)).await.unwrap();
-    client.export(id).await.unwrap();
-    client.import(stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
+    client.export(id, true).await.unwrap();
+    client.export(id, false).await.unwrap();
+    client.import(false, stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.download(id, "in/a").await.unwrap();
     client.upload(id, "in/a", stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.make_dir(id, "in", true).await.unwrap();
@@ -530,7 +602,8 @@ async fn operating(client: &Client) {
         expires_in_seconds: Some(60),
     };
     client.create_key(&key).await.unwrap();
-    client.list_keys().await.unwrap();
+    client.list_keys(1, 1).await.unwrap();
+    client.list_keys(2, 200).await.unwrap();
     client.revoke_key(id).await.unwrap();
     client.pool().await.unwrap();
     let size = PoolSize { min: Some(1), max: Some(2) };
@@ -547,6 +620,7 @@ async fn operating(client: &Client) {
 /// Operations that this client has no method for.
 const WITHOUT: &[&str] = &[
     "admin_bulk_stop",
+    "admin_owners",
     "admin_sandboxes",
     "egress_token",
     "images_package_catalogue",
@@ -557,12 +631,17 @@ const WITHOUT: &[&str] = &[
     "kernels_install",
     "preview_open",
     "preview_ports",
+    "sandboxes_usage",
     "server_health",
     "server_metrics",
     "server_root",
     "settings_summary",
+    "skills_catalog",
+    "skills_catalog_detail",
     "skills_create",
+    "skills_import",
     "skills_package",
+    "skills_templates",
     "skills_update",
     "threads_call",
     "threads_delete",
