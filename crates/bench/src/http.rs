@@ -222,6 +222,14 @@ impl Client {
         self.small_answer().await
     }
 
+    /// A request whose body is bytes.
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
+        let head = self.head("POST", path, body.len() as u64);
+        self.wire.send(head.as_bytes()).await?;
+        self.wire.send(body).await?;
+        self.small_answer().await
+    }
+
     /// A request whose response is passed on as it comes.
     pub(crate) async fn follow(
         &mut self,

@@ -72,6 +72,10 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::in_full(Figure::RestLive, "start with 500 live", Bound::Most(2000.0)),
     Promise::of(Figure::RestKernel, "rest kernel 1+1", Bound::Most(3.0)),
     Promise::in_full(Figure::RestClaimBurst, "rest 100 claims at once", Bound::Most(500.0)),
+    Promise::of(Figure::AgentTurn, "agent turn", Bound::MostMore(5.0)),
+    Promise::of(Figure::AgentTurn, "agent turn with a tool", Bound::MostMore(5.0)),
+    Promise::in_full(Figure::Console, "console, its bytes", Bound::Most(300e3 / 1024.0)),
+    Promise::in_full(Figure::Console, "console, first view", Bound::Most(1500.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];
 

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 /// The first key of every server here.
-const KEY: &str = "bootstrap-key-of-a-benchmark";
+pub(crate) const KEY: &str = "bootstrap-key-of-a-benchmark";
 /// How long the server may take to print its address, and to answer at all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -43,6 +43,11 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Its path, with a resource below it.
     pub(crate) fn path(&self, below: &str) -> String {
         format!("/api/v1/sandboxes/{}{below}", self.id)
@@ -182,6 +187,16 @@ impl Server {
         Client::connect(self.address, Some(KEY)).await
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The file of its database.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.end.layout.data().join("server/atoll.db")
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> Result<u32> {
         Ok(self.end.child.id().ok_or("the server has ended")?)
@@ -209,6 +224,12 @@ impl Server {
 pub(crate) async fn create(client: &mut Client, body: &str) -> Result<Sandbox> {
     let answer = client.ask("POST", "/api/v1/sandboxes", body).await?;
     Ok(serde_json::from_slice(&answer.expect(201)?)?)
+}
+
+/// One that there is already.
+pub(crate) async fn sandbox_of(client: &mut Client, id: &str) -> Result<Sandbox> {
+    let answer = client.ask("GET", &format!("/api/v1/sandboxes/{id}"), "").await?;
+    Ok(serde_json::from_slice(&answer.expect(200)?)?)
 }
 
 /// Ends a sandbox.

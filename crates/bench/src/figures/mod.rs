@@ -1,12 +1,15 @@
 //! The figures. Each is a function that takes rounds of its own work and of its baselines in turn and
 //! returns rows.
 
+mod agent;
 mod audit;
 mod burst;
+mod console;
 mod create;
 mod egress;
 mod exec;
 mod files;
+mod grpc;
 mod kill;
 mod mcp;
 mod memory;
@@ -14,6 +17,7 @@ mod output;
 mod pause;
 mod rest;
 mod snapshots;
+mod store;
 
 use crate::{
     Result,
@@ -56,8 +60,12 @@ pub(crate) enum Figure {
     RestCreate,
     /// Pausing and resuming a sandbox through REST
     RestPause,
+    /// Snapshots, rollbacks and forks of a sandbox through REST
+    RestSnapshots,
     /// Running a command through REST
     RestExec,
+    /// Running a command through gRPC
+    GrpcExec,
     /// Uploading and downloading a file through REST
     RestFiles,
     /// Saying which files a command changed, through REST
@@ -70,6 +78,8 @@ pub(crate) enum Figure {
     RestPreview,
     /// Writing the audit trail and finding something in it
     Audit,
+    /// Operations of the database on PostgreSQL, beside SQLite
+    Store,
     /// Making many sandboxes at once through REST
     RestBurst,
     /// Claiming a sandbox that is ready, through REST
@@ -82,6 +92,10 @@ pub(crate) enum Figure {
     RestConnections,
     /// The same beside Docker's API, where that is installed
     RestDocker,
+    /// Pulling an image from a registry and unpacking it, through REST
+    RestPull,
+    /// Building an image again, and making sandboxes of a large one, through REST
+    RestBuild,
     /// Running a cell in a live interpreter through REST
     RestKernel,
     /// Starting a live interpreter through REST, and having one from the pool
@@ -98,6 +112,14 @@ pub(crate) enum Figure {
     EgressLatency,
     /// Many open connections of one sandbox
     EgressConnections,
+    /// A turn of the agent, with and without a tool, beside the model and the tool alone
+    AgentTurn,
+    /// The first token of an answer through the agent
+    AgentFirstToken,
+    /// Many streams of the agent at once
+    AgentStreams,
+    /// The console in a browser: first view, a key at a terminal, the list of 10,000
+    Console,
 }
 
 impl fmt::Display for Figure {
@@ -107,7 +129,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 32] = [
+    pub(crate) const ALL: [Self; 41] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -119,19 +141,24 @@ impl Figure {
         Self::Burst,
         Self::RestCreate,
         Self::RestPause,
+        Self::RestSnapshots,
         Self::RestExec,
+        Self::GrpcExec,
         Self::RestFiles,
         Self::RestChanges,
         Self::RestStream,
         Self::RestTerminal,
         Self::RestPreview,
         Self::Audit,
+        Self::Store,
         Self::RestBurst,
         Self::RestClaim,
         Self::RestClaimBurst,
         Self::RestLive,
         Self::RestConnections,
         Self::RestDocker,
+        Self::RestPull,
+        Self::RestBuild,
         Self::RestKernel,
         Self::KernelStart,
         Self::KernelCheckpoint,
@@ -140,6 +167,10 @@ impl Figure {
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
+        Self::AgentTurn,
+        Self::AgentFirstToken,
+        Self::AgentStreams,
+        Self::Console,
     ];
 
     pub(crate) async fn take(self, bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -155,19 +186,24 @@ impl Figure {
             Self::Burst => burst::take(bench).await,
             Self::RestCreate => rest::create(bench).await,
             Self::RestPause => rest::pause(bench).await,
+            Self::RestSnapshots => rest::snapshots(bench).await,
             Self::RestExec => rest::exec(bench).await,
+            Self::GrpcExec => grpc::take(bench).await,
             Self::RestFiles => rest::files(bench).await,
             Self::RestChanges => rest::changes(bench).await,
             Self::RestStream => rest::stream(bench).await,
             Self::RestTerminal => rest::terminal(bench).await,
             Self::RestPreview => rest::preview(bench).await,
             Self::Audit => audit::take(bench).await,
+            Self::Store => store::take(bench).await,
             Self::RestBurst => rest::burst(bench).await,
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
             Self::RestLive => rest::live(bench).await,
             Self::RestConnections => rest::connections(bench).await,
             Self::RestDocker => rest::docker(bench).await,
+            Self::RestPull => rest::pull(bench).await,
+            Self::RestBuild => rest::build(bench).await,
             Self::RestKernel => rest::kernel(bench).await,
             Self::KernelStart => rest::kernel_start(bench).await,
             Self::KernelCheckpoint => rest::kernel_checkpoint(bench).await,
@@ -176,6 +212,10 @@ impl Figure {
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,
+            Self::AgentTurn => agent::turns(bench).await,
+            Self::AgentFirstToken => agent::first_token(bench).await,
+            Self::AgentStreams => agent::streams(bench).await,
+            Self::Console => console::take(bench).await,
         }
     }
 
@@ -188,6 +228,10 @@ impl Figure {
         match promised.find(|p| !rows.iter().any(|row| row.name == p.row)) {
             Some(promise) => Err(format!("there is no row {:?} to judge", promise.row).into()),
             None if self == Self::RestDocker && !Docker::is_there() => Ok(rows),
+            None if self == Self::RestPull && !rest::can_pull() => Ok(rows),
+            None if self == Self::Store && !store::can_run() => Ok(rows),
+            None if self == Self::RestBuild && !rest::can_build() => Ok(rows),
+            None if self == Self::Console && !console::is_there() => Ok(rows),
             None if rows.is_empty() => Err("nothing was measured".into()),
             None => Ok(rows),
         }
@@ -213,6 +257,10 @@ impl<'a> Bench<'a> {
             (self.runc.is_none(), "runc is not installed, so there is no baseline of it"),
             (!Tinyproxy::is_there(), "tinyproxy is not installed, so there is no baseline of it"),
             (!Docker::is_there(), "docker is not installed, so there is no baseline of it"),
+            (!rest::can_pull(), "docker-registry, skopeo or umoci is not installed, so nothing is pulled"),
+            (!rest::can_build(), "busybox is not installed, so no image is built"),
+            (!store::can_run(), "PostgreSQL is not installed, so the store on it is not measured"),
+            (!console::is_there(), "chromium or the console (make ui) is missing, so no figure of it"),
             (!exec::has_python(), "there is no /usr/bin/python3, so no figure of it"),
         ];
         missing.into_iter().filter(|(is, _)| *is).map(|(_, note)| note.to_owned()).collect()

@@ -1,6 +1,7 @@
 //! The same through the REST API, over loopback and a connection that stays open. Each figure has a server of
 //! its own, so that none finds what another left.
 
+mod build;
 mod burst;
 mod changes;
 mod claim;
@@ -13,6 +14,8 @@ mod kernel;
 mod live;
 mod pause;
 mod preview;
+mod pull;
+mod snapshots;
 mod stream;
 mod terminal;
 
@@ -25,6 +28,12 @@ pub(super) async fn create(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn pause(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| pause::take(bench, server).await).await
+}
+
+pub(super) async fn snapshots(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let settings = ["warm_pool_enabled=false", "default_max_per_user=100000", "plan.sandboxes=100000"]
+        .map(str::to_owned);
+    with_server_of(&settings, async |server| snapshots::take(bench, server).await).await
 }
 
 pub(super) async fn exec(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -49,6 +58,17 @@ pub(super) async fn terminal(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn preview(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| preview::take(bench, server).await).await
+}
+
+pub(super) use build::is_there as can_build;
+pub(super) use pull::is_there as can_pull;
+
+pub(super) async fn build(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| build::take(bench, server).await).await
+}
+
+pub(super) async fn pull(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    pull::take(bench).await
 }
 
 pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -93,7 +113,7 @@ pub(super) async fn claim_burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 /// A server without a pool, whose refills would disturb every other figure.
-async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
+pub(super) async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
     with_server_of(&["warm_pool_enabled=false".to_owned()], work).await
 }
 
