@@ -1,9 +1,8 @@
 //! `atoll audit verify`: verifies the audit trail in its data folder. It needs no server and changes nothing,
 //! so a copy of the folder can be verified as well; it needs the server's secret, and so its user or root.
 
-use crate::{cli, serve};
+use crate::{cli, database, serve};
 use atoll_audit::{AuditKey, Fault, Report, Verdict};
-use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, Result};
 use serde_json::json;
 use std::path::Path;
@@ -39,9 +38,10 @@ async fn look(data_dir: &Path, expect: Option<&str>) -> Result<Verdict> {
     let key = AuditKey::from_secret(&serve::secret::load(&serve::secret_key(data_dir))?);
     // The operator may see the details that a caller of the API may not.
     let plainly = |e: atoll_audit::StoreError| Error::internal(e.to_string());
-    let store = SqliteStore::open_read_only(&serve::database(data_dir)).await.map_err(plainly)?;
-    let verdict =
-        atoll_audit::verify(&store, &key, &serve::audit_head(data_dir), expect).await.map_err(plainly);
+    let store = database::open_read_only(data_dir).await?;
+    let verdict = atoll_audit::verify(&*store.store(), &key, &serve::audit_head(data_dir), expect)
+        .await
+        .map_err(plainly);
     store.close().await;
     verdict
 }

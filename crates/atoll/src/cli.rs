@@ -31,6 +31,9 @@ pub(crate) enum Command {
     /// Makes, lists and revokes API keys
     #[command(subcommand, arg_required_else_help = true)]
     Keys(Keys),
+    /// The server's records.
+    #[command(subcommand, arg_required_else_help = true)]
+    Store(Store),
     /// Prints a completion script for a shell.
     Completion(Completion),
     #[command(flatten)]
@@ -68,6 +71,9 @@ pub(crate) fn default_data_dir() -> PathBuf {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) data: Data,
+    /// An image of a server on the same data folder: NAME, NAME:TAG, a digest or an id
+    #[arg(long, value_name = "IMAGE", conflicts_with = "mount")]
+    pub(crate) image: Option<String>,
     /// What is fixed at start: default, tools, root or build
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) profile: String,
@@ -255,6 +261,31 @@ pub(crate) struct AuditVerify {
     pub(crate) expect: Option<String>,
     #[command(flatten)]
     pub(crate) ask: atoll_cli::AskAudit,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Copies all records from one database to another that is empty, while no server runs. The audit trail is
+    /// verified before and after. What is copied stays where it was
+    Copy(StoreCopy),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreCopy {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// sqlite, which is the data folder's own, or postgres://user@host:port/database
+    #[arg(long, value_name = "DATABASE")]
+    pub(crate) from: String,
+    /// The same
+    #[arg(long, value_name = "DATABASE")]
+    pub(crate) to: String,
+    /// A file with the password of --from; PGPASSWORD is another way
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_password_file: Option<PathBuf>,
+    /// A file with the password of --to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to_password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

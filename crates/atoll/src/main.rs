@@ -14,15 +14,18 @@ mod config;
 #[cfg(test)]
 #[path = "../tests/control_plane/mod.rs"]
 mod control_plane;
+mod database;
 mod doctor;
 mod down;
 mod keys;
 mod mcp;
 mod own;
 mod run;
+mod run_image;
 mod run_mount;
 mod run_network;
 mod serve;
+mod store_copy;
 
 use atoll_types::Result;
 use clap::{CommandFactory, Parser};
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         cli::Command::Keys(cli::Keys::Remote(command)) => {
             alone(async { Ok(atoll_cli::run_keys(command).await) })
         }
+        cli::Command::Store(cli::Store::Copy(options)) => alone(store_copy::copy(&options)),
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Mcp(options) => mcp::start(&options),
         cli::Command::Completion(options) => {
@@ -58,7 +62,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("atoll: {error}");
+            let _ = writeln!(std::io::stderr(), "atoll: {error}");
             ExitCode::from(FAULT)
         }
     }

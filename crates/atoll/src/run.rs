@@ -1,7 +1,7 @@
 //! `atoll run`: one throw-away sandbox for one command. Input, output and signals pass through, and
 //! the exit code is the command's. Whatever ends this process ends the sandbox.
 
-use crate::{FAULT, cli, own, run_mount, run_network::Network};
+use crate::{FAULT, cli, own, run_image, run_mount, run_network::Network};
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
 };
@@ -16,9 +16,15 @@ use tokio::{
 };
 
 /// Runs the command and returns its exit code.
-pub(crate) async fn run(options: cli::Run) -> Result<u8> {
+pub(crate) async fn run(mut options: cli::Run) -> Result<u8> {
     let network = Network::prepare(&options).await?;
     let mut spec = spec(&options)?;
+    if let Some(image) = &options.image {
+        let directory = run_image::apply(&options.data.dir(), image, &mut spec).await?;
+        if options.workdir.is_empty() {
+            options.workdir = directory.unwrap_or_default();
+        }
+    }
     if let Some(network) = &network {
         let given = std::mem::take(&mut spec.environment);
         spec.environment = network.variables.iter().cloned().chain(given).collect();

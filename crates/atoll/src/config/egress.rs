@@ -13,6 +13,9 @@ use std::{
     str::FromStr,
 };
 
+/// The port of the reference system's proxy.
+const PROXY_PORT: u16 = 15004;
+
 /// As it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -67,6 +70,22 @@ fn table<T: DeserializeOwned>(name: &str, file: Option<T>) -> Result<Option<T>> 
     }
 }
 
+/// Where the reference system's variables have the proxy listen.
+fn proxy() -> Result<Option<SocketAddr>> {
+    let Some(host) = variable("PROXY_HOST") else { return Ok(None) };
+    let text = if host == "localhost" { "127.0.0.1" } else { &host };
+    // There it names a host of a container network, where the proxy is another program.
+    let Ok(address) = text.parse::<IpAddr>() else {
+        eprintln!(
+            "atoll: PROXY_HOST {host:?} is no address of this machine: sandboxes have the proxy, other machines do not"
+        );
+        return Ok(None);
+    };
+    let port = variable("PROXY_PORT").map_or(Ok(PROXY_PORT), |text| text.parse());
+    let port = port.map_err(|_| wrong("PROXY_PORT", "expected the number of a port"))?;
+    Ok(Some(SocketAddr::new(address, port)))
+}
+
 fn nameserver(text: &str) -> Result<SocketAddr> {
     let bare = |text: &str| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
     let read = text.parse().or_else(|_| bare(text));
@@ -92,7 +111,7 @@ impl File {
             ask_indexes: table("ATOLL_EGRESS_ASK_INDEXES", ask_indexes)?.unwrap_or(true),
             listen: match variable("ATOLL_EGRESS_LISTEN") {
                 Some(text) => Some(text.parse().map_err(|e| wrong("ATOLL_EGRESS_LISTEN", e))?),
-                None => listen,
+                None => proxy()?.or(listen),
             },
         })
     }

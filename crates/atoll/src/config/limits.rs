@@ -52,11 +52,73 @@ pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
     Ok(tiers)
 }
 
+/// How another system writes a value, as this one does.
+type Converter = fn(&str) -> Option<String>;
+
+fn same(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+/// `2048m`, `2g` or a number of bytes, in MiB.
+fn mebibytes(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let text = text.strip_suffix('b').unwrap_or(&text);
+    let (digits, unit) = match text.strip_suffix(['k', 'm', 'g']) {
+        Some(digits) => (digits, text.chars().last()),
+        None => (text, None),
+    };
+    let number: u64 = digits.parse().ok()?;
+    let mebibytes = match unit {
+        Some('g') => number.checked_mul(1024)?,
+        Some('m') => number,
+        Some('k') => number >> 10,
+        _ => number >> 20,
+    };
+    Some(mebibytes.to_string())
+}
+
+/// Microseconds of processor time in 100 milliseconds, as cores.
+fn cores(text: &str) -> Option<String> {
+    Some((text.trim().parse::<f64>().ok()? / 100_000.0).to_string())
+}
+
+/// `True` and `False` as Python's settings have them.
+fn truth(text: &str) -> Option<String> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some("true".into()),
+        "false" | "0" | "no" | "off" => Some("false".into()),
+        _ => None,
+    }
+}
+
 /// Settings that have a second variable, under which another sandbox server knows them.
-const ALIASES: &[(&str, &str)] = &[
-    ("tool_sessions.max", "CONTAINER_MAX_SESSIONS"),
-    ("tool_sessions.max_per_thread", "CONTAINER_MAX_SESSIONS_PER_THREAD"),
+const ALIASES: &[(&str, &str, Converter)] = &[
+    ("tool_sessions.max", "CONTAINER_MAX_SESSIONS", same),
+    ("tool_sessions.max_per_thread", "CONTAINER_MAX_SESSIONS_PER_THREAD", same),
+    ("tool_sessions.max_threads", "SESSION_MAX_ACTIVE_THREADS", same),
+    ("tool_sessions.idle_seconds", "SESSION_IDLE_TTL_SECONDS", same),
+    ("tool_sessions.max_lifetime_seconds", "SESSION_MAX_LIFETIME_SECONDS", same),
+    ("tool_sessions.collect_seconds", "SESSION_GC_INTERVAL_SECONDS", same),
+    ("tool_sessions.orphan_seconds", "CONTAINER_ORPHAN_MIN_AGE_SECONDS", same),
+    ("tool_sessions.network_enabled", "CONTAINER_NETWORK_ENABLED", truth),
+    ("tool_sessions.memory_mb", "CONTAINER_MEMORY_LIMIT", mebibytes),
+    ("tool_sessions.cpu_cores", "CONTAINER_CPU_QUOTA", cores),
+    ("tool_sessions.processes", "CONTAINER_PIDS_LIMIT", same),
 ];
+
+/// A setting's variable and its value: the own one, or another system's.
+fn named(name: &str) -> Result<Option<(String, String)>> {
+    let own = variable_of(name);
+    if let Some(text) = variable(&own) {
+        return Ok(Some((own, text)));
+    }
+    let Some((_, alias, convert)) = ALIASES.iter().find(|(known, ..)| *known == name) else {
+        return Ok(None);
+    };
+    let Some(text) = variable(alias) else { return Ok(None) };
+    let converted = convert(&text).ok_or_else(|| wrong(alias, format!("{text:?} cannot be read")))?;
+    Ok(Some(((*alias).to_owned(), converted)))
+}
 
 /// The variable of a setting.
 fn variable_of(name: &str) -> String {
@@ -89,9 +151,7 @@ pub(super) fn preset(file: toml::Table, flags: &[String]) -> Result<Preset> {
         preset.set(Source::File, &name, value).map_err(|e| wrong(&at, e.message))?;
     }
     for name in RuntimeSettings::NAMES {
-        let at = variable_of(name);
-        let other = ALIASES.iter().find(|(known, _)| known == name).and_then(|(_, alias)| variable(alias));
-        if let Some(text) = variable(&at).or(other) {
+        if let Some((at, text)) = named(name)? {
             preset.set_text(Source::Variable, name, &text).map_err(|e| wrong(&at, e.message))?;
         }
     }
@@ -158,5 +218,20 @@ mod tests {
             assert!(error.message.contains(named), "{error}");
         }
         assert_eq!(variable_of("plan.disk_mb"), "ATOLL_SETTINGS_PLAN_DISK_MB");
+    }
+
+    #[test]
+    fn another_systems_values_are_converted() {
+        let all: Vec<_> = ["2048m", "2g", "2147483648", "512MB", "1048576k"].map(mebibytes).into();
+        assert_eq!(all, ["2048", "2048", "2048", "512", "1024"].map(|text| Some(text.to_owned())));
+        assert_eq!((mebibytes("much"), mebibytes(""), mebibytes("-1m")), (None, None, None));
+        assert_eq!((cores("150000").as_deref(), cores("x")), (Some("1.5"), None));
+        assert_eq!(
+            (truth("True").as_deref(), truth("0").as_deref(), truth("maybe")),
+            (Some("true"), Some("false"), None)
+        );
+        for (name, ..) in ALIASES {
+            assert!(RuntimeSettings::NAMES.contains(name), "{name}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `[mcp]`: tools for agents, over HTTP. In variables, lists are separated by commas.
 
 use super::{variable, wrong};
-use atoll_front_mcp::{McpSettings, SESSIONS_PER_KEY, VANISHED_SECONDS};
+use atoll_front_mcp::{IDLE_SECONDS, McpSettings, SESSIONS_PER_KEY, VANISHED_SECONDS};
 use atoll_http::Origin;
 use atoll_types::Result;
 use serde::Deserialize;
@@ -15,16 +15,17 @@ pub(super) struct File {
     allowed_hosts: Option<Vec<String>>,
     sessions_per_key: Option<usize>,
     vanished_seconds: Option<u32>,
+    idle_seconds: Option<u32>,
 }
 
-fn list(name: &str, file: Option<Vec<String>>) -> Vec<String> {
+pub(super) fn list(name: &str, file: Option<Vec<String>>) -> Vec<String> {
     let split = |text: String| {
         text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
     };
     variable(name).map(split).or(file).unwrap_or_default()
 }
 
-fn value<T: std::str::FromStr>(name: &str, file: Option<T>) -> Result<Option<T>>
+pub(super) fn value<T: std::str::FromStr>(name: &str, file: Option<T>) -> Result<Option<T>>
 where
     T::Err: std::fmt::Display,
 {
@@ -35,7 +36,7 @@ where
 }
 
 /// A name, with or without a port.
-fn is_host(text: &str) -> bool {
+pub(super) fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !text.ends_with(']') => (name, Some(port)),
         _ => (text, None),
@@ -46,7 +47,14 @@ fn is_host(text: &str) -> bool {
 
 impl File {
     pub(super) fn settings(self) -> Result<McpSettings> {
-        let Self { extra_tools, allowed_origins, allowed_hosts, sessions_per_key, vanished_seconds } = self;
+        let Self {
+            extra_tools,
+            allowed_origins,
+            allowed_hosts,
+            sessions_per_key,
+            vanished_seconds,
+            idle_seconds,
+        } = self;
         let origin = |text: &String| Origin::parse(text).map_err(|e| wrong("mcp.allowed_origins", e.message));
         let allowed_origins =
             list("ATOLL_MCP_ALLOWED_ORIGINS", allowed_origins).iter().map(origin).collect::<Result<_>>()?;
@@ -62,13 +70,26 @@ impl File {
             return Err(wrong("mcp.sessions_per_key", "must be between 1 and 4096"));
         }
         let extra_tools = value("ATOLL_MCP_EXTRA_TOOLS", extra_tools)?.unwrap_or(false);
-        let vanished_seconds =
-            value("ATOLL_MCP_VANISHED_SECONDS", vanished_seconds)?.unwrap_or(VANISHED_SECONDS);
-        if !(1..=86_400).contains(&vanished_seconds) {
-            return Err(wrong("mcp.vanished_seconds", "must be between 1 and 86400"));
-        }
-        let sessions_per_key = per_key;
-        Ok(McpSettings { extra_tools, allowed_origins, allowed_hosts, sessions_per_key, vanished_seconds })
+        let seconds = |name: &str, variable: &str, file, usual| {
+            let seconds = value(variable, file)?.unwrap_or(usual);
+            match seconds {
+                1..=86_400 => Ok(seconds),
+                _ => Err(wrong(name, "must be between 1 and 86400")),
+            }
+        };
+        Ok(McpSettings {
+            extra_tools,
+            allowed_origins,
+            allowed_hosts,
+            sessions_per_key: per_key,
+            vanished_seconds: seconds(
+                "mcp.vanished_seconds",
+                "ATOLL_MCP_VANISHED_SECONDS",
+                vanished_seconds,
+                VANISHED_SECONDS,
+            )?,
+            idle_seconds: seconds("mcp.idle_seconds", "ATOLL_MCP_IDLE_SECONDS", idle_seconds, IDLE_SECONDS)?,
+        })
     }
 }
 
@@ -96,6 +117,8 @@ mod tests {
             ("allowed_hosts = [\"https://atoll.example.com\"]", "mcp.allowed_hosts"),
             ("allowed_hosts = [\"*\"]", "mcp.allowed_hosts"),
             ("sessions_per_key = 0", "mcp.sessions_per_key"),
+            ("vanished_seconds = 0", "mcp.vanished_seconds"),
+            ("idle_seconds = 86401", "mcp.idle_seconds"),
             ("extra = true", "extra"),
         ] {
             let error = settings(text).unwrap_err();

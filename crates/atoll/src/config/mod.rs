@@ -2,17 +2,25 @@
 //! variable of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as
 //! `name=image`, separated by commas).
 
+mod agent;
+pub(crate) mod database;
 mod egress;
+pub(crate) mod env_file;
+mod grpc;
+mod langgraph;
 mod limits;
 mod mcp;
 mod tools;
 
 use crate::cli;
-use atoll_core::CoreSettings;
+use atoll_agent::AgentSettings;
+use atoll_core::{CoreSettings, RegistrySettings, SigningKey};
 use atoll_front_mcp::McpSettings;
 use atoll_front_rest::PreviewSettings;
 use atoll_types::{Error, Result};
+pub(crate) use database::DatabaseConfig;
 pub(crate) use egress::EgressConfig;
+pub(crate) use grpc::{GrpcConfig, GrpcListen};
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -30,15 +38,40 @@ struct File {
     data_dir: Option<PathBuf>,
     user: Option<String>,
     no_auth: Option<bool>,
+    database_url: Option<HiddenUrl>,
+    database_password_file: Option<PathBuf>,
     images: Images,
     preview: Preview,
     metrics: Metrics,
     launcher: Launcher,
+    agent: agent::File,
     egress: egress::File,
+    grpc: grpc::File,
+    langgraph: langgraph::File,
     mcp: mcp::File,
     tools: tools::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
+}
+
+/// It may hold a password.
+#[derive(Deserialize)]
+struct HiddenUrl(String);
+
+impl std::fmt::Debug for HiddenUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HiddenUrl(..)")
+    }
+}
+
+/// The line and the key of what stands at this byte of the configuration. Not its value, which may be a password.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let number = before.matches('\n').count();
+    let plain = |key: &&str| key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+    let key = text.lines().nth(number).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+    let key = key.filter(plain).map(|key| format!(" ({key})")).unwrap_or_default();
+    format!("line {}{key}: ", number + 1)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -46,6 +79,38 @@ struct File {
 struct Images {
     default: Option<String>,
     aliases: BTreeMap<String, String>,
+    insecure_registries: Vec<String>,
+    private_registries: Vec<String>,
+    registry_companions: BTreeMap<String, Vec<String>>,
+    registry_auth_file: Option<PathBuf>,
+}
+
+/// Hosts separated by commas, or those of the file.
+fn hosts(name: &str, file: Vec<String>) -> Vec<String> {
+    let named = variable(name).map(|text| text.split(',').map(|host| host.trim().to_owned()).collect());
+    named.unwrap_or(file)
+}
+
+impl Images {
+    fn registries(self) -> Result<RegistrySettings> {
+        const COMPANIONS: &str = "ATOLL_IMAGES_REGISTRY_COMPANIONS";
+        let companions =
+            variable(COMPANIONS).map(|text| serde_json::from_str(&text).map_err(|e| wrong(COMPANIONS, e)));
+        let settings = RegistrySettings {
+            insecure: hosts("ATOLL_IMAGES_INSECURE_REGISTRIES", self.insecure_registries),
+            private: hosts("ATOLL_IMAGES_PRIVATE_REGISTRIES", self.private_registries),
+            companions: companions.transpose()?.unwrap_or(self.registry_companions),
+            auth_file: variable("ATOLL_IMAGES_REGISTRY_AUTH_FILE")
+                .map(PathBuf::from)
+                .or(self.registry_auth_file),
+        };
+        let pairs = settings.companions.iter().flat_map(|(of, to)| to.iter().chain([of]));
+        if let Some(host) = pairs.into_iter().find(|host| !host.contains(':')) {
+            let why = format!("{host:?} needs its port, such as {host}:443");
+            return Err(wrong("images.registry_companions", why));
+        }
+        Ok(settings)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -127,11 +192,16 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) user: Option<String>,
     pub(crate) no_auth: bool,
+    pub(crate) database: DatabaseConfig,
     /// How long the launcher may take to answer.
     pub(crate) launcher_patience: Option<Duration>,
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
+    pub(crate) agent: AgentSettings,
     pub(crate) egress: EgressConfig,
+    pub(crate) grpc: GrpcConfig,
+    /// A second address for clients of the LangGraph API.
+    pub(crate) langgraph_listen: Option<SocketAddr>,
     pub(crate) mcp: McpSettings,
     pub(crate) tools: ToolsConfig,
 }
@@ -141,7 +211,7 @@ fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
 }
 
 fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|v| !v.is_empty())
+    std::env::var(name).ok().or_else(|| env_file::variable(name)).filter(|v| !v.is_empty())
 }
 
 fn alias_pairs(text: &str) -> Result<Vec<(String, String)>> {
@@ -159,7 +229,10 @@ impl Config {
             None => File::default(),
             Some(path) => {
                 let text = fs::read_to_string(path).map_err(|e| wrong(&path.display().to_string(), e))?;
-                toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
+                toml::from_str(&text).map_err(|e: toml::de::Error| {
+                    let at = e.span().map(|span| place(&text, span.start)).unwrap_or_default();
+                    wrong(&path.display().to_string(), format!("{at}{}", e.message()))
+                })?
             }
         };
         let File {
@@ -167,11 +240,16 @@ impl Config {
             data_dir,
             user,
             no_auth,
-            images: Images { default, aliases },
+            database_url,
+            database_password_file,
+            images,
             preview,
             metrics,
             launcher,
+            agent,
             egress,
+            grpc,
+            langgraph,
             mcp,
             tools,
             tiers,
@@ -182,28 +260,50 @@ impl Config {
             preset: limits::preset(settings, &options.set)?,
             ..CoreSettings::default()
         };
-        core.aliases.extend(aliases);
+        core.aliases.extend(images.aliases.clone());
         core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
-        if let Some(image) = variable("ATOLL_IMAGES_DEFAULT").or(default) {
+        if let Some(image) = variable("ATOLL_IMAGES_DEFAULT").or(images.default.clone()) {
             core.default_image = image;
         }
+        core.registries = images.registries()?;
         core.metrics_interval_seconds = metrics.interval()?.unwrap_or(core.metrics_interval_seconds);
+        core.egress_signing_key = variable("SIGNING_KEY")
+            .map(|key| SigningKey::new(key.into_bytes()).map_err(|e| wrong("SIGNING_KEY", e.message)))
+            .transpose()?;
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, 7300));
         let listen = options.listen.or(listen).unwrap_or(usual);
+        let tools = tools.settings()?;
         let config = Self {
             listen,
-            data_dir: options.data.named().or(data_dir).unwrap_or_else(cli::default_data_dir),
+            data_dir: options
+                .data
+                .named()
+                .or_else(|| variable("STORAGE_PATH").or_else(|| variable("STORAGE_DIR")).map(PathBuf::from))
+                .or(data_dir)
+                .unwrap_or_else(cli::default_data_dir),
             user: options.user.clone().or(user),
             no_auth: options.no_auth || no_auth.unwrap_or(false),
+            database: database::File { url: database_url, password_file: database_password_file }
+                .settings()?,
             launcher_patience: launcher.patience()?,
             core,
             preview: preview.settings(listen)?,
+            agent: agent.settings(tools.server_url.clone())?,
             egress: egress.settings()?,
+            grpc: grpc.settings()?,
+            langgraph_listen: langgraph.listen()?,
             mcp: mcp.settings()?,
-            tools: tools.settings()?,
+            tools,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));
+        }
+        if config.no_auth && config.grpc.listen.is_some_and(|grpc| !grpc.address.ip().is_loopback()) {
+            return Err(wrong("grpc.listen", "without keys the server listens on a loopback address only"));
+        }
+        if config.no_auth && config.langgraph_listen.is_some_and(|address| !address.ip().is_loopback()) {
+            let why = "without keys the server listens on a loopback address only";
+            return Err(wrong("langgraph.listen", why));
         }
         Ok(config)
     }
@@ -220,6 +320,16 @@ mod tests {
             cli::Command::Serve(options) => Config::load(&options),
             _ => unreachable!(),
         }
+    }
+
+    #[test]
+    fn a_mistake_names_its_line_and_its_key_and_shows_no_value() {
+        let text = "user = \"x\"\ndatabase_url = 7\n[egress]\ndeny = [\n  \"secret=1\",\n]\n";
+        let told = |of: &str| place(text, text.find(of).unwrap());
+        assert_eq!(told("7"), "line 2 (database_url): ");
+        assert_eq!(told("[\n"), "line 4 (deny): ");
+        assert_eq!(told("\"secret"), "line 5: ");
+        assert_eq!(place(text, text.len() + 1), "line 7: ");
     }
 
     #[test]

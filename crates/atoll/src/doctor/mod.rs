@@ -7,6 +7,7 @@ mod trial;
 use crate::cli;
 use atoll_types::Result;
 use serde::Serialize;
+use std::path::Path;
 
 /// The verdict of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -63,6 +64,21 @@ pub(crate) async fn run(options: &cli::Doctor) -> Result<u8> {
         print(&findings);
     }
     Ok(code)
+}
+
+/// What the server finds itself, for the console. It is an ordinary user whose launcher runs already, so its own privilege
+/// says nothing.
+pub(crate) fn seen_by_server(data_dir: &Path) -> Vec<atoll_front_ui::Finding> {
+    let findings = probes::all(data_dir).into_iter().filter(|finding| finding.name != probes::PRIVILEGE);
+    let shown = |Finding { name, verdict, seen, fix }: Finding| {
+        let verdict = match verdict {
+            Verdict::Good => "good",
+            Verdict::Lacking => "lacking",
+            Verdict::Bad => "bad",
+        };
+        atoll_front_ui::Finding { name, verdict, seen, fix }
+    };
+    findings.map(shown).collect()
 }
 
 fn print(findings: &[Finding]) {

@@ -11,6 +11,9 @@ use std::{
 const PROGRAM_FOLDERS: &[&str] =
     &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
+/// The name of the probe that depends on the user that runs it.
+pub(super) const PRIVILEGE: &str = "privilege";
+
 /// Every probe.
 pub(super) fn all(data_dir: &Path) -> Vec<Finding> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -28,6 +31,7 @@ pub(super) fn all(data_dir: &Path) -> Vec<Finding> {
             Path::new("/dev/loop-control").exists(),
             on_btrfs(data_dir),
         ),
+        images(find("mmdebstrap").is_some(), Path::new("/etc/apt").is_dir()),
         runtimes(&["runsc", "runc", "crun", "youki", "kata-runtime"].map(|n| (n, find(n).is_some()))),
     ]
 }
@@ -91,22 +95,22 @@ fn sudo(program: Option<&Path>) -> Sudo {
 
 fn privilege(root: bool, sudo: impl FnOnce() -> Sudo) -> Finding {
     if root {
-        return Finding::good("privilege", "root");
+        return Finding::good(PRIVILEGE, "root");
     }
     match sudo() {
-        Sudo::Allows => Finding::good("privilege", "an ordinary user; the launcher is started by sudo"),
+        Sudo::Allows => Finding::good(PRIVILEGE, "an ordinary user; the launcher is started by sudo"),
         Sudo::AsksPassword => Finding::lacking(
-            "privilege",
+            PRIVILEGE,
             "an ordinary user; sudo asks for a password before it says whether it starts the launcher",
             "run `sudo -v` first, or run atoll as root",
         ),
         Sudo::Refuses(said) => Finding::bad(
-            "privilege",
+            PRIVILEGE,
             format!("an ordinary user, and sudo refuses: {said}"),
             "let sudo start atoll-launch, or run atoll as root",
         ),
         Sudo::Missing => {
-            Finding::bad("privilege", "an ordinary user, and no sudo", "install sudo, or run atoll as root")
+            Finding::bad(PRIVILEGE, "an ordinary user, and no sudo", "install sudo, or run atoll as root")
         }
     }
 }
@@ -195,6 +199,23 @@ fn storage(filesystems: &str, mkfs: bool, loops: bool, native: bool) -> Finding 
     Finding::lacking("storage", "plain folders: disk limits are not enforced, snapshots are copies", fix)
 }
 
+/// What builds images of Debian's packages.
+fn images(mmdebstrap: bool, apt: bool) -> Finding {
+    match (mmdebstrap, apt) {
+        (true, true) => Finding::good("images", "mmdebstrap, for images of Debian's packages"),
+        (true, false) => Finding::lacking(
+            "images",
+            "apt has no settings here",
+            "the images of the catalogue are built from the machine's own archives; on other machines import or pull images",
+        ),
+        (false, _) => Finding::lacking(
+            "images",
+            "no mmdebstrap",
+            "apt-get install mmdebstrap, to build the images of the catalogue; nothing else needs it",
+        ),
+    }
+}
+
 fn runtimes(known: &[(&str, bool)]) -> Finding {
     let there: Vec<&str> = known.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
     if there.is_empty() {
@@ -243,6 +264,8 @@ mod tests {
             storage("\tbtrfs\n", false, true, false),
             storage("\text4\n", true, true, false),
             storage("\tbtrfs\n", true, false, false),
+            images(false, true),
+            images(true, false),
             runtimes(&[("runc", false)]),
         ];
         for finding in findings {

@@ -1,7 +1,11 @@
 //! The process that serves: an engine on the supervisor's folder, as an ordinary user, for one client on
 //! stdin and stdout. It ends with its supervisor.
 
-use crate::{cli, config::Config, serve};
+use crate::{
+    cli,
+    config::{Config, DatabaseConfig},
+    serve,
+};
 use atoll_core::Caller;
 use atoll_front_mcp::ServerContext;
 use atoll_launch_proto::{Layout, Request};
@@ -72,7 +76,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
         ending.cancel();
     });
     let provider = Arc::new(NativeProvider::new(serve::launcher(config, Vec::new()).await?.client));
-    let ground = serve::engine::Ground::open(&config.data_dir).await?;
+    let ground = serve::engine::Ground::open(&config.data_dir, &DatabaseConfig::File).await?;
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut engine = ground.build(config, provider, nowhere).await?;
     fs::write(serve::pid_file(&config.data_dir), std::process::id().to_string())

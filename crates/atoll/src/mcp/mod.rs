@@ -9,11 +9,13 @@ mod thread;
 
 use crate::{alone, cli};
 use atoll_types::Result;
+use std::io::Write;
 
 /// Serves until the client disconnects.
 pub(crate) fn start(options: &cli::Mcp) -> Result<u8> {
     if let Some(client) = options.print_config {
-        println!("{}", print::config(client, options)?);
+        // The reader may be gone, as in `… | head`.
+        let _ = writeln!(std::io::stdout(), "{}", print::config(client, options)?);
         return Ok(0);
     }
     let server = options.server.as_deref().filter(|url| !url.is_empty());

@@ -3,6 +3,7 @@
 //! The process image that faces the network never was root: after it started the launcher, the server
 //! executes itself again as that user, under the same process id.
 
+use crate::config::env_file;
 use atoll_types::{Error, Result};
 use std::{
     fs, io,
@@ -86,8 +87,10 @@ pub(crate) fn become_user(
     };
     // Supplementary groups go with the uid: the standard library drops them.
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1)).env("ATOLL_DATA_DIR", data_dir);
-    command.envs(passed);
+    command.args(std::env::args_os().skip(1));
+    // That user may not be able to read the file; variables are stronger than it.
+    let read = env_file::variables().filter(|(name, _)| std::env::var_os(name).is_none());
+    command.envs(read).envs(passed).env("ATOLL_DATA_DIR", data_dir);
     let error = command.uid(identity.uid).gid(identity.gid).exec();
     Error::internal(format!("cannot become an ordinary user: {error}; can that user read the program?"))
 }

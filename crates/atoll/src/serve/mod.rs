@@ -8,17 +8,22 @@ pub(crate) mod engine;
 pub(crate) mod identity;
 pub(crate) mod secret;
 
-use crate::{cli, config::Config};
+use crate::{
+    cli,
+    config::{Config, DatabaseConfig, GrpcConfig, GrpcListen, env_file},
+    doctor,
+};
 use atoll_core::IssuedKey;
-use atoll_front_mcp::{Http, ServerContext};
+use atoll_front_mcp::{Http, McpSettings, ServerContext};
 use atoll_front_rest::Rest;
-use atoll_http::{Access, HttpContext, Mount, OriginCheck};
+use atoll_http::{Access, HttpContext, Mount, OriginCheck, Router, Transport};
 use atoll_launch_proto::{LauncherReply, Request};
 use atoll_provider::Provider;
 use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_tool_sessions::CancellationToken;
 use atoll_types::{Error, ErrorCode, Result};
 use engine::{Engine, Ground};
+use futures_util::future::OptionFuture;
 use std::{
     fs,
     net::SocketAddr,
@@ -29,6 +34,9 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
+
+/// The stack of each of the server's threads.
+pub(crate) const STACK: usize = 8 << 20;
 
 /// The folder of the server's own files.
 pub(crate) fn folder(data_dir: &Path) -> PathBuf {
@@ -57,9 +65,12 @@ pub(crate) fn pid_file(data_dir: &Path) -> PathBuf {
 
 /// Starts the server and returns when it ends.
 pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
+    env_file::load();
     let config = Config::load(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // A run of the agent waits for a tool, which waits for a command: without optimisation these fill the usual stack.
+        .thread_stack_size(STACK)
         .build()
         .map_err(|e| Error::internal(format!("cannot start: {e}")))?;
     if rustix::process::geteuid().is_root() {
@@ -69,7 +80,9 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
             Ok(()) => {
                 let found = egress::find().map(|found| (egress::FOUND, found));
                 let new = started.new.then(|| (NEW_LAUNCHER, "1".to_owned()));
-                identity::become_user(&identity, &config.data_dir, found.into_iter().chain(new))
+                let read = [(env_file::PASSED, "1".to_owned())];
+                let passed = found.into_iter().chain(new).chain(read);
+                identity::become_user(&identity, &config.data_dir, passed)
             }
             Err(error) => error,
         };
@@ -122,7 +135,7 @@ async fn serve_with(config: &Config, provider: Arc<dyn Provider>) -> Result<()> 
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     let end = told_to_end()?;
-    greet(bound.address, config, first.as_ref(), bound.engine.alive);
+    greet(&bound, config, first.as_ref());
     bound.run(config, end).await?;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
@@ -132,18 +145,37 @@ async fn serve_with(config: &Config, provider: Arc<dyn Provider>) -> Result<()> 
 pub(crate) struct Bound {
     pub(crate) engine: Engine,
     pub(crate) address: SocketAddr,
+    /// Where gRPC is served, if it is.
+    pub(crate) grpc_address: Option<SocketAddr>,
+    /// The second address for clients of the LangGraph API, if there is one.
+    pub(crate) langgraph_address: Option<SocketAddr>,
     listener: TcpListener,
+    grpc_listener: Option<TcpListener>,
+    langgraph_listener: Option<TcpListener>,
 }
 
 impl Bound {
     pub(crate) async fn open(config: &Config, provider: Arc<dyn Provider>) -> Result<Self> {
-        let ground = Ground::open(&config.data_dir).await?;
+        let ground = Ground::open(&config.data_dir, &config.database).await?;
         let listener = TcpListener::bind(config.listen)
             .await
             .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
         let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
+        let grpc_listener = grpc_listener(config).await?;
+        let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
+        let grpc_address = of(&grpc_listener);
+        let langgraph_listener = langgraph_listener(config).await?;
+        let langgraph_address = of(&langgraph_listener);
         let engine = ground.build(config, provider, address).await?;
-        Ok(Self { engine, address, listener })
+        Ok(Self {
+            engine,
+            address,
+            grpc_address,
+            langgraph_address,
+            listener,
+            grpc_listener,
+            langgraph_listener,
+        })
     }
 
     /// Serves until `end` completes, and then shuts down.
@@ -152,7 +184,15 @@ impl Bound {
         config: &Config,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<()> {
-        let Self { mut engine, address, listener } = self;
+        let Self {
+            mut engine,
+            address,
+            grpc_address,
+            langgraph_address,
+            listener,
+            grpc_listener,
+            langgraph_listener,
+        } = self;
         let access = if config.no_auth { Access::Open } else { Access::Keys };
         engine.run(config).await?;
         let ending = CancellationToken::new();
@@ -160,19 +200,100 @@ impl Bound {
         let loopback = address.ip().is_loopback();
         let origins = OriginCheck::new(access, loopback, &settings.allowed_hosts, &settings.allowed_origins);
         let context = HttpContext::new(engine.core.clone(), access, origins);
-        let mcp = mcp(&engine, config, &context, ending.clone());
-        let rest = Rest::new(context.clone(), engine.sessions.clone(), config.preview.clone());
-        let app = atoll_http::router(&context, rest.routes(), vec![mcp], |router| rest.around(router));
+        let app = routes(&engine, config, &context, (address, langgraph_address), ending.clone());
+        let grpc = grpc_listener.map(|listener| {
+            let loopback = grpc_address.is_some_and(|address| address.ip().is_loopback());
+            serve_grpc(&context, config, listener, loopback, ending.clone())
+        });
+        let grpc = grpc.transpose()?;
+        let limits = {
+            let core = engine.core.clone();
+            move || core.answers.connection_limits()
+        };
+        let second = langgraph_listener.map(|listener| {
+            let ending = ending.clone();
+            let end = async move { ending.cancelled().await };
+            atoll_http::serve(listener, app.clone(), limits.clone(), end)
+        });
         let end = async move {
             end.await;
             // Clients with open event streams would stay for ever.
             ending.cancel();
         };
-        let core = engine.core.clone();
-        atoll_http::serve(listener, app, move || core.answers.connection_limits(), end).await;
+        let served = atoll_http::serve(listener, app, limits, end);
+        let (grpc, second) = (OptionFuture::from(grpc), OptionFuture::from(second));
+        tokio::join!(served, grpc, second);
         engine.end().await;
         Ok(())
     }
+}
+
+/// Everything that the server's own address serves, and the second one for clients of the LangGraph API.
+fn routes(
+    engine: &Engine,
+    config: &Config,
+    context: &HttpContext,
+    (address, second): (SocketAddr, Option<SocketAddr>),
+    ending: CancellationToken,
+) -> Router {
+    let mcp = mcp(engine, config, context, ending);
+    let agents = engine.agents.clone();
+    let rest = Rest::new(context.clone(), engine.sessions.clone(), agents.clone(), config.preview.clone());
+    let api = rest
+        .routes()
+        .merge(atoll_front_compat::routes(context.clone()))
+        .merge(atoll_front_langgraph::routes(context.clone(), agents))
+        .merge(atoll_front_ui::routes(context.clone(), doctor::seen_by_server(&config.data_dir)));
+    let McpSettings { allowed_hosts, allowed_origins, .. } = &config.mcp;
+    let loopback = address.ip().is_loopback() && second.is_none_or(|second| second.ip().is_loopback());
+    let pages = Arc::new(OriginCheck::new(context.access, loopback, allowed_hosts, allowed_origins));
+    let server_url = config.tools.server_url.as_deref();
+    let around = |router| {
+        let router = atoll_front_compat::around(router, server_url);
+        rest.around(atoll_front_langgraph::around(router, pages))
+    };
+    atoll_http::router(context, api, vec![mcp], around)
+}
+
+/// The second listener for clients of the LangGraph API; none unless the operator names one.
+async fn langgraph_listener(config: &Config) -> Result<Option<TcpListener>> {
+    let Some(address) = config.langgraph_listen else { return Ok(None) };
+    let cannot = |error| Error::internal(format!("langgraph.listen: cannot listen on {address}: {error}"));
+    TcpListener::bind(address).await.map(Some).map_err(cannot)
+}
+
+/// The listener of gRPC; none where it is off, or where another program has the default address.
+async fn grpc_listener(config: &Config) -> Result<Option<TcpListener>> {
+    let Some(GrpcListen { address, named }) = config.grpc.listen else { return Ok(None) };
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if named => {
+            Err(Error::internal(format!("grpc.listen: cannot listen on {address}: {error}")))
+        }
+        Err(error) => {
+            tracing::warn!(%address, %error, "gRPC is not served; set grpc.listen to another address, or to \"\" to switch it off");
+            Ok(None)
+        }
+    }
+}
+
+/// Serves gRPC and gRPC-Web until the token is cancelled.
+fn serve_grpc(
+    context: &HttpContext,
+    config: &Config,
+    listener: TcpListener,
+    loopback: bool,
+    ending: CancellationToken,
+) -> Result<impl Future<Output = ()> + use<>> {
+    let GrpcConfig { allowed_hosts, allowed_origins, tls, sessions, .. } = &config.grpc;
+    let origins =
+        OriginCheck::new(context.access, loopback, allowed_hosts, allowed_origins).of_section("grpc");
+    let context = context.with_origins(origins);
+    let app = atoll_front_grpc::router(&context, sessions.clone())?;
+    let transport = Transport { http2: true, tls: tls.clone() };
+    let limits = move || context.core.answers.connection_limits();
+    let end = async move { ending.cancelled().await };
+    Ok(atoll_http::serve_over(transport, listener, app, limits, end))
 }
 
 /// The tools, for clients that speak MCP over HTTP.
@@ -185,6 +306,11 @@ fn mcp(engine: &Engine, config: &Config, context: &HttpContext, ending: Cancella
 pub(crate) fn log_to_stderr(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    // Its lines carry the bodies of model providers, which may echo a key.
+    let filter = match "genai=off".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
@@ -220,9 +346,22 @@ pub(crate) fn told_to_end() -> Result<impl Future<Output = ()>> {
 }
 
 /// The first lines that a person sees.
-fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive: usize) {
-    say!("Atoll listens on http://{address} (docs: http://{address}/docs, MCP: http://{address}/mcp)");
+fn greet(bound: &Bound, config: &Config, first: Option<&IssuedKey>) {
+    let (address, alive) = (bound.address, bound.engine.alive);
+    say!(
+        "Atoll listens on http://{address} (console: http://{address}/ui/, docs: http://{address}/docs, MCP: http://{address}/mcp)"
+    );
+    if let Some(address) = bound.grpc_address {
+        let scheme = if config.grpc.tls.is_some() { "https" } else { "http" };
+        say!("gRPC: {scheme}://{address}");
+    }
+    if let Some(address) = bound.langgraph_address {
+        say!("LangGraph API: http://{address}");
+    }
     say!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());
+    if let DatabaseConfig::Postgres(address) = &config.database {
+        say!("database: {address}");
+    }
     let key = match first {
         Some(issued) => {
             say!("first key (admin; shown this once): {}", issued.secret);

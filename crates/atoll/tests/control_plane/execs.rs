@@ -136,3 +136,49 @@ fn wrong_requests_run_nothing_and_name_their_field() {
     assert_eq!(server.ask("POST", &format!("{path}/exec"), "not json").status / 100, 4);
     assert_eq!(server.get(&path)["exec_count"], 0);
 }
+
+#[test]
+fn an_installation_that_is_asked_for_again_is_not_begun_again() {
+    let mut server = Server::start();
+    let path = server.create("{}");
+    // `python3 -m pip` finds this one first: it notes that it ran, and ends when the test says so.
+    let pip = "import os, time\nopen('ran', 'a').write('x')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')";
+    let put = |server: &Server, name: &str, content: &str| {
+        assert_eq!(server.ask("PUT", &format!("{path}/files/{name}"), content).status, 204);
+    };
+    put(&server, "pip.py", pip);
+    let body = br#"{"packages":{"six":""}}"#;
+    let install = |server: &Server| {
+        let headers = [AUTH, ("Idempotency-Key", "one")];
+        http::request(server.address, "POST", &format!("{path}/dependencies"), &headers, body)
+    };
+    // The server is killed while it waits for the installation, and its caller asks the next one.
+    thread::scope(|scope| {
+        let lost = scope.spawn({
+            let (address, path) = (server.address, &path);
+            move || {
+                let headers = [AUTH, ("Idempotency-Key", "one")];
+                http::request(address, "POST", &format!("{path}/dependencies"), &headers, body)
+            }
+        });
+        eventually("its begin", || server.ask("GET", &format!("{path}/files/ran"), "").body == b"x");
+        server.kill();
+        drop(lost.join().unwrap());
+    });
+    server.restart();
+    thread::scope(|scope| {
+        let (first, second) = (scope.spawn(|| install(&server)), scope.spawn(|| install(&server)));
+        put(&server, "go", "");
+        for joined in [first, second] {
+            let answer = joined.join().unwrap().unwrap();
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(answer.json(), json!({"success": true, "stdout": "done\n", "stderr": ""}));
+        }
+    });
+    let again = install(&server).unwrap();
+    assert_eq!((again.status, again.json()["stdout"].as_str()), (200, Some("done\n")));
+    assert_eq!(server.says(&path, "cat ran"), "x");
+    // Another request, and one that names no key, are installations of their own.
+    assert_eq!(server.ask("POST", &format!("{path}/dependencies"), r#"{"packages":{"six":""}}"#).status, 200);
+    assert_eq!(server.says(&path, "cat ran"), "xx");
+}

@@ -1,6 +1,6 @@
 //! Files over the API.
 
-use super::{AUTH, Server, http};
+use super::{AUTH, Server, http, refused};
 use serde_json::json;
 
 #[test]
@@ -60,4 +60,30 @@ fn the_programs_of_pid_1_find_and_pack() {
     let packed = server.ask("GET", &format!("{path}/fs/tar?path=d"), "");
     let text = String::from_utf8_lossy(&packed.body).into_owned();
     assert!(packed.status == 200 && text.contains("needle") && text.contains("hay"), "{}", packed.head);
+}
+
+#[test]
+fn what_is_found_counts_for_its_owner() {
+    let server = Server::start_with(&["--set", "http.owner_answers_mb=1"]);
+    let path = server.create("{}");
+    server.says(&path, "mkdir d; yes needle | head -c 8000 | tr -d '\\n' > line; yes \"$(head -c 200 line)\" | head -8000 > d/long");
+    server.says(&path, "seq -f d/a-name-of-some-length-%g 1 9000 | xargs touch");
+    for (tool, large, small) in [
+        (
+            "grep",
+            r#"{"path":"d","pattern":"needle","max_matches":8000}"#,
+            r#"{"path":"d","pattern":"needle","max_matches":100}"#,
+        ),
+        ("find", r#"{"path":"d","limit":9000}"#, r#"{"path":"d","limit":100}"#),
+    ] {
+        let ask = |body: &str| server.ask("POST", &format!("{path}/fs/{tool}"), body);
+        let (code, details) = refused(&ask(large), 429);
+        assert_eq!(
+            (code.as_str(), &details["limit"]),
+            ("limit_exceeded", &json!("http.owner_answers_mb")),
+            "{tool}"
+        );
+        // What was refused holds nothing more.
+        assert_eq!(ask(small).status, 200, "{tool}");
+    }
 }

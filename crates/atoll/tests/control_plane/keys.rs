@@ -81,13 +81,53 @@ fn a_key_is_shown_once_and_ends_when_it_is_revoked_or_expires() {
     let made = server.ask("POST", "/api/v1/keys", r#"{"name":"ci","owner":"ann"}"#).json();
     let (secret, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
     let listed = server.get("/api/v1/keys");
-    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2);
     assert!(!listed.to_string().contains(secret));
     assert_eq!(server.ask_as(secret, "GET", ROOT, "").status, 200);
     assert_eq!(server.ask("DELETE", &format!("/api/v1/keys/{id}"), "").status, 200);
     assert_eq!(server.ask_as(secret, "GET", ROOT, "").status, 401);
     let short = server.key(r#"{"name":"s","expires_in_seconds":1}"#);
     eventually("its end", || server.ask_as(&short, "GET", ROOT, "").status == 401);
+}
+
+#[test]
+fn an_owner_has_a_thousand_keys_and_lists_them_page_by_page() {
+    let server = Server::start();
+    let ann = server.key(r#"{"name":"0","owner":"ann"}"#);
+    for n in 1..1000 {
+        assert_eq!(server.ask_as(&ann, "POST", "/api/v1/keys", &format!(r#"{{"name":"{n}"}}"#)).status, 201);
+    }
+    let full = server.ask_as(&ann, "POST", "/api/v1/keys", r#"{"name":"more"}"#);
+    let (code, details) = refused(&full, 429);
+    assert_eq!(code, "limit_exceeded");
+    assert_eq!((&details["limit"], &details["allowed"]), (&json!("keys"), &json!(1000)));
+    // Another owner has room, an admin makes none for one that has not, and a revoked key makes room.
+    assert_eq!(
+        refused(&server.ask("POST", "/api/v1/keys", r#"{"name":"x","owner":"ann"}"#), 429).0,
+        "limit_exceeded"
+    );
+    server.key(r#"{"name":"b","owner":"bob"}"#);
+    let page = |query: &str| server.ask_as(&ann, "GET", &format!("/api/v1/keys{query}"), "").json();
+    let names = |page: &serde_json::Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap();
+        items.iter().map(|key| key["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = page("");
+    assert_eq!((&first["total"], &first["page"], &first["page_size"]), (&json!(1000), &json!(1), &json!(20)));
+    assert_eq!(names(&first).len(), 20);
+    let mut all: Vec<u32> = (1..=5)
+        .flat_map(|n| names(&page(&format!("?page={n}&page_size=200"))))
+        .map(|n| n.parse().unwrap())
+        .collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..1000).collect::<Vec<u32>>());
+    assert!(names(&page("?page=6&page_size=200")).is_empty());
+    for wrong in ["?page=0", "?page_size=0", "?page_size=1001", "?after=x"] {
+        assert_eq!(server.ask_as(&ann, "GET", &format!("/api/v1/keys{wrong}"), "").status, 422, "{wrong}");
+    }
+    let one = first["items"][0]["id"].as_str().unwrap();
+    assert_eq!(server.ask_as(&ann, "DELETE", &format!("/api/v1/keys/{one}"), "").status, 200);
+    assert_eq!(server.ask_as(&ann, "POST", "/api/v1/keys", r#"{"name":"again"}"#).status, 201);
 }
 
 #[test]

@@ -4,19 +4,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod compat;
 mod execs;
 mod files;
+mod grpc;
 #[path = "../server/http.rs"]
 #[allow(dead_code, reason = "the tests of `server` use more of it")]
 mod http;
 mod keys;
+mod langgraph;
 mod life;
 mod limits;
+mod lossless;
 mod mcp;
+mod providers;
 mod restarts;
+mod silent;
+mod states;
 mod told;
 
 use crate::{cli, config::Config, serve::Bound};
+use atoll_core::Core;
 use atoll_provider::Provider;
 use atoll_provider_process::ProcessProvider;
 use atoll_tool_sessions::CancellationToken;
@@ -39,11 +47,14 @@ const ROOT: &str = "/api/v1/sandboxes";
 const SETTINGS: &str = "/api/v1/settings/sandbox";
 
 /// No pool, which this provider could not fill, and no requests to package indexes.
-const CONFIG: &str = "[settings]\nwarm_pool_enabled = false\n[egress]\nask_indexes = false\n";
+const CONFIG: &str = "[settings]\nwarm_pool_enabled = false\n[egress]\nask_indexes = false\n[grpc]\nlisten = \"127.0.0.1:0\"\n";
 
 /// A server of its own for one test, with a data folder and a provider that outlive it.
 struct Server {
     address: SocketAddr,
+    grpc: SocketAddr,
+    /// The second address of the LangGraph API, where the test asked for one.
+    langgraph: Option<SocketAddr>,
     life: Option<Life>,
     config: Config,
     provider: Arc<ProcessProvider>,
@@ -53,13 +64,14 @@ struct Server {
 /// One run of the server. Its runtime is its own, so that no task of it outlives it.
 struct Life {
     runtime: Runtime,
+    core: Core,
     end: CancellationToken,
     served: JoinHandle<()>,
 }
 
-fn config(folder: &std::path::Path, arguments: &[&str]) -> Config {
+fn config(folder: &std::path::Path, more: &str, arguments: &[&str]) -> Config {
     let file = folder.join("config.toml");
-    fs::write(&file, CONFIG).unwrap();
+    fs::write(&file, format!("{CONFIG}{more}")).unwrap();
     let (file, data) = (file.to_str().unwrap(), folder.join("data"));
     let usual = ["atoll", "serve", "--listen", "127.0.0.1:0", "--config", file, "--data-dir"];
     let all = usual.into_iter().chain([data.to_str().unwrap()]).chain(arguments.iter().copied());
@@ -69,17 +81,27 @@ fn config(folder: &std::path::Path, arguments: &[&str]) -> Config {
     }
 }
 
-fn run(config: &Config, provider: Arc<dyn Provider>) -> (SocketAddr, Life) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+/// Where a server listens: its own address, gRPC's, and the LangGraph API's second.
+type Addresses = (SocketAddr, SocketAddr, Option<SocketAddr>);
+
+fn run(config: &Config, provider: Arc<dyn Provider>) -> (Addresses, Life) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(crate::serve::STACK)
+        .enable_all()
+        .build()
+        .unwrap();
     let bound = runtime.block_on(async {
         let bound = Bound::open(config, provider).await.unwrap();
         bound.engine.core.keys.create_first(Some(KEY.to_owned())).await.unwrap();
         bound
     });
-    let (address, end, config) = (bound.address, CancellationToken::new(), config.clone());
+    let address = (bound.address, bound.grpc_address.unwrap(), bound.langgraph_address);
+    let core = bound.engine.core.clone();
+    let (end, config) = (CancellationToken::new(), config.clone());
     let told = end.clone().cancelled_owned();
     let served = runtime.spawn(async move { bound.run(&config, told).await.unwrap() });
-    (address, Life { runtime, end, served })
+    (address, Life { runtime, core, end, served })
 }
 
 impl Server {
@@ -88,16 +110,22 @@ impl Server {
     }
 
     fn start_with(arguments: &[&str]) -> Self {
+        Self::start_configured("", arguments)
+    }
+
+    /// With more in its configuration.
+    fn start_configured(more: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = config(folder.path(), arguments);
+        let config = config(folder.path(), more, arguments);
         let provider = Arc::new(ProcessProvider::new().unwrap());
-        let (address, life) = run(&config, Arc::clone(&provider) as _);
-        Self { address, life: Some(life), config, provider, _folder: folder }
+        let ((address, grpc, langgraph), life) = run(&config, Arc::clone(&provider) as _);
+        Self { address, grpc, langgraph, life: Some(life), config, provider, _folder: folder }
     }
 
     /// Ends the server as `atoll down` does.
     fn end(&mut self) {
-        if let Some(Life { runtime, end, served }) = self.life.take() {
+        if let Some(Life { runtime, core, end, served }) = self.life.take() {
+            drop(core);
             end.cancel();
             let _ = runtime.block_on(served);
             runtime.shutdown_timeout(Duration::from_secs(10));
@@ -106,15 +134,21 @@ impl Server {
 
     /// Ends the server wherever its tasks are.
     fn kill(&mut self) {
-        if let Some(Life { runtime, .. }) = self.life.take() {
+        if let Some(Life { runtime, core, .. }) = self.life.take() {
+            drop(core);
             runtime.shutdown_timeout(Duration::from_secs(10));
         }
     }
 
     /// Starts another on the same data and the same containers.
     fn restart(&mut self) {
-        let (address, life) = run(&self.config, Arc::clone(&self.provider) as _);
-        (self.address, self.life) = (address, Some(life));
+        self.restart_with(Arc::clone(&self.provider) as _);
+    }
+
+    /// The same behind another provider, which has those containers.
+    fn restart_with(&mut self, provider: Arc<dyn Provider>) {
+        let ((address, grpc, langgraph), life) = run(&self.config, provider);
+        (self.address, self.grpc, self.langgraph, self.life) = (address, grpc, langgraph, Some(life));
     }
 
     /// Kills the PID 1 of a sandbox.
@@ -122,6 +156,12 @@ impl Server {
         let container = self.get(path)["container_id"].as_str().unwrap().parse().unwrap();
         self.provider.kill(container).unwrap();
         eventually("its death", || self.get(path)["status"] == "dead");
+    }
+
+    /// Asks the server's core itself.
+    fn core<T>(&self, ask: impl AsyncFnOnce(&Core) -> T) -> T {
+        let life = self.life.as_ref().unwrap();
+        life.runtime.block_on(ask(&life.core))
     }
 
     /// A request with a key of one's own.

@@ -25,6 +25,7 @@ fn mounted(profile: &str, volumes: &[(VolumeId, &str, bool)]) -> ContainerSpec {
         volume: *volume,
         path: (*path).into(),
         read_only: *read_only,
+        whole: false,
     };
     let volumes = volumes.iter().enumerate().map(mount).collect();
     ContainerSpec { profile: Profile { volumes, ..Profile::builtin(profile).unwrap() }, ..spec("default") }
@@ -274,7 +275,7 @@ async fn a_volume_has_a_limit_of_its_own() {
     says(&c, fill).await;
     let attachments = instance.provider.attachments().unwrap();
     assert_eq!(attachments.put_volume(volume, 40 * MIB).await.unwrap_err().code, ErrorCode::Conflict);
-    assert!(attachments.volume_usage(volume).await.unwrap() >= 50 * MIB);
+    assert!(attachments.volume_usage(volume).await.unwrap().is_some_and(|used| used >= 50 * MIB));
     instance.provider.destroy(c.id()).await.unwrap();
     remove(&instance, volume).await;
 }
@@ -305,7 +306,7 @@ async fn places_are_made_even_where_the_root_is_read_only() {
     assert_eq!(says(&c, "cat /usr/local/share/new/data/v /kept/rw/w /kept/ro/y").await, "v\nw\ny");
     instance.provider.destroy(c.id()).await.unwrap();
     // Plain folders are not counted, and no request of a sandbox's owner walks them.
-    assert_eq!(instance.provider.attachments().unwrap().volume_usage(volume).await, Ok(0));
+    assert_eq!(instance.provider.attachments().unwrap().volume_usage(volume).await, Ok(None));
     // A folder of the image cannot be made writable, and a runtime with its own kernel says that it mounts none.
     let image = ruled("default", own, rules(&[], &["/usr/lib"], &[]));
     let refused = instance.provider.create(image).await.err().unwrap();

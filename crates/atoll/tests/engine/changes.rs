@@ -124,6 +124,32 @@ async fn a_large_scan_delays_no_other_container() {
     assert_eq!(order.into_inner().unwrap(), ["small", "large"]);
 }
 
+/// Renames as fast as one processor can, for ever.
+const RENAMES: &str = "import os; open('0', 'w').close(); n = 0\nopen('began', 'w').close()\n\
+                       while True: os.rename(str(n), str(n + 1)); n += 1";
+
+#[tokio::test]
+async fn a_flood_of_renames_leaves_a_neighbours_changes_whole() {
+    let instance = Instance::start().await;
+    let (hostile, other) = (instance.container("default").await, instance.container("default").await);
+    taken(&other).await;
+    let flooding = Arc::clone(&hostile);
+    let flood = tokio::spawn(async move {
+        flooding.guest().run(&atoll_provider::Command::new(["/usr/bin/python3", "-c", RENAMES])).await
+    });
+    while !says(&hostile, "ls").await.contains("began") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for n in 0..50 {
+        says(&other, &format!("echo x >{n}")).await;
+        assert_eq!(paths(taken(&other).await), [n.to_string()]);
+        // The one that floods is asked too, as after each of its commands.
+        taken(&hostile).await;
+    }
+    assert!(!flood.is_finished(), "{:?}", flood.await);
+    flood.abort();
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_delays_no_other() {
     let instance = Instance::start().await;

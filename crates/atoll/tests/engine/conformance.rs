@@ -306,7 +306,7 @@ impl Attachments for Broken<'_> {
         }
     }
 
-    async fn volume_usage(&self, id: VolumeId) -> Result<u64> {
+    async fn volume_usage(&self, id: VolumeId) -> Result<Option<u64>> {
         self.inner.attachments().unwrap().volume_usage(id).await
     }
 }

@@ -1,8 +1,10 @@
 //! What a hostile program finds when it looks around. Each test looks from inside.
 
-use super::fixture::{Instance, python, says, shell};
-use atoll_provider::Command;
-use std::fs;
+use super::fixture::{Instance, every_spec, python, says, shell};
+use atoll_launch_proto::Layout;
+use atoll_provider::{Command, ContainerSpec, Provider};
+use atoll_types::{ContainerId, Storage, VolumeId};
+use std::{fs, path::PathBuf};
 
 /// Python that calls system calls by number: `call(n, ...)` gives the error's name or `ok`.
 const CALL: &str = r#"
@@ -50,6 +52,64 @@ async fn the_root_is_read_only_and_every_mount_is_tame() {
         ["/dev/full", "/dev/null", "/dev/pts/ptmx", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"];
     assert_eq!(says(&c, find).await.lines().collect::<Vec<_>>(), known);
     assert_ne!(shell(&c, "mknod /tmp/sda b 8 0").await.report.exit_code, Some(0));
+}
+
+/// Takes what is free of the first ids that sandboxes get on this machine; sandboxes of other tests get later ones too.
+struct FirstIds(Vec<PathBuf>);
+
+impl FirstIds {
+    fn take() -> Self {
+        let folder = Layout::machine().join("uids");
+        let files = (0..4094).map(|slot| folder.join(slot.to_string()));
+        // With an instance that no launcher can have, so that none frees them meanwhile.
+        let owner = format!("./test {}", ContainerId::random());
+        let taken = |file: &PathBuf| fs::File::create_new(file).and_then(|_| fs::write(file, &owner)).is_ok();
+        Self(files.filter(taken).collect())
+    }
+}
+
+impl Drop for FirstIds {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|file| drop(fs::remove_file(file)));
+    }
+}
+
+#[tokio::test]
+async fn ids_above_the_sign_bit_are_ids_as_any_other() {
+    let instance = Instance::start().await;
+    let _first = FirstIds::take();
+    for spec in every_spec() {
+        let own_kernel = format!("{:?}", spec.profile.isolation).contains("runsc");
+        let volume = (spec.profile.storage == Storage::Volume).then(VolumeId::random);
+        let spec = ContainerSpec { volume, ..spec };
+        let c = instance.provider.create(spec.clone()).await.unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", instance.pid_of(&c))).unwrap();
+        let uid = status.lines().find(|l| l.starts_with("Uid:")).unwrap();
+        let uid: u64 = uid.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(own_kernel || uid >= 0x8000_0000, "{uid}");
+        says(&c, "echo kept > /workspace/x && cat /workspace/x").await;
+        // gVisor has ids of its own.
+        if !own_kernel {
+            let own = spec.profile.uid;
+            assert_eq!(says(&c, "stat -c %u /workspace/x").await, own.to_string());
+            if own == 0 {
+                assert_eq!(says(&c, "touch y; chown 1234:65534 y; stat -c %u:%g y").await, "1234:65534");
+                assert_eq!(says(&c, "touch /usr/y && stat -c %u /usr/y").await, "0");
+            }
+            // What is counted for the user, and what is found by it.
+            let counted = "import os, socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); \
+                           print([l.split()[7] for l in open('/proc/net/tcp').readlines()[1:] \
+                           if l.split()[3] == '0A' and l.split()[7] == str(os.getuid())] != [])";
+            assert_eq!(python(&c, counted).await, "True");
+        }
+        instance.provider.destroy(c.id()).await.unwrap();
+        let Some(volume) = volume else { continue };
+        // The same volume with other ids.
+        let c = instance.provider.create(ContainerSpec { id: ContainerId::random(), ..spec }).await.unwrap();
+        assert_eq!(says(&c, "cat /workspace/x; rm /workspace/x").await, "kept");
+        instance.provider.destroy(c.id()).await.unwrap();
+        instance.provider.volumes().unwrap().remove_volume(volume).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -126,6 +126,7 @@ fn cell(kernel: KernelId, code: &str) -> Execute {
         timeout_ms: 120_000,
         stream: false,
         limits: OutputLimits::default(),
+        result_variable: false,
     }
 }
 

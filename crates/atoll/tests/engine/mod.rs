@@ -26,7 +26,7 @@ mod repair;
 mod run;
 mod runtimes;
 mod shared_counters;
-mod socket_memory;
+pub(crate) mod socket_memory;
 mod stress;
 mod tools;
 mod trust;

@@ -51,6 +51,50 @@ async fn a_killed_launcher_is_restarted_and_containers_live_on() {
     assert_eq!((death.kind, death.signal), (DeathKind::Signal, Some(9)));
 }
 
+/// Kills the launcher and waits for the next.
+async fn restart_launcher(instance: &Instance) {
+    // What an earlier launcher left, such as the observer, is the monitor's and older.
+    let before = instance.launcher_pids();
+    kill(*before.last().unwrap());
+    eventually("a new launcher", || instance.launcher_pids().iter().any(|p| !before.contains(p)));
+    instance.launcher_answers().await;
+}
+
+#[tokio::test]
+async fn which_containers_use_a_volume_outlives_a_launcher_and_is_repaired() {
+    let instance = Instance::start().await;
+    let (volume, gone) = (VolumeId::random(), VolumeId::random());
+    let make = || ContainerSpec { volume: Some(volume), ..spec("default") };
+    let c = instance.provider.create(make()).await.unwrap();
+    let folder = instance.layout.run().join("volumes");
+    let of_volume = folder.join(volume.to_string());
+    let entry = of_volume.join(c.id().to_string());
+    let protected = async || {
+        assert!(entry.exists());
+        let second = instance.provider.create(make()).await.err().map(|e| e.code);
+        let removed = instance.provider.volumes().unwrap().remove_volume(volume).await.err().map(|e| e.code);
+        assert_eq!((second, removed), (Some(ErrorCode::Conflict), Some(ErrorCode::Conflict)));
+    };
+    protected().await;
+    restart_launcher(&instance).await;
+    protected().await;
+    // A launcher of before made no entries; a killed worker may have left one.
+    fs::remove_dir_all(&of_volume).unwrap();
+    fs::create_dir(folder.join(gone.to_string())).unwrap();
+    fs::write(folder.join(gone.to_string()).join(ContainerId::random().to_string()), "").unwrap();
+    restart_launcher(&instance).await;
+    protected().await;
+    assert!(!folder.join(gone.to_string()).exists());
+    // A stale entry beside a true one is no user, and neither hides it.
+    fs::write(of_volume.join(ContainerId::random().to_string()), "").unwrap();
+    protected().await;
+    restart_launcher(&instance).await;
+    assert_eq!(fs::read_dir(&of_volume).unwrap().count(), 1);
+    instance.provider.destroy(c.id()).await.unwrap();
+    assert!(!of_volume.exists());
+    instance.provider.volumes().unwrap().remove_volume(volume).await.unwrap();
+}
+
 #[tokio::test]
 async fn killing_monitor_and_launcher_loses_no_container() {
     let instance = Instance::start().await;

@@ -126,7 +126,7 @@ async fn the_limit_of_buffers_follows_the_memory() {
 
 /// Connections that were closed again and wait to be accepted for ever: made by the kernel, and charged to
 /// no cgroup.
-const UNACCEPTED: &str = r"
+pub(crate) const UNACCEPTED: &str = r"
 import socket
 kept = []
 while True:
@@ -159,6 +159,10 @@ async fn uncounted_sockets_end_their_commands() {
         let finished = c.guest().run(&Command::new(["/usr/bin/python3", "-c", program])).await.unwrap();
         assert_eq!(finished.report.signal, Some(9), "{name}: {:?}", finished.report);
         assert_eq!(says(&c, "echo alive").await, "alive", "{name}");
+        let usage = instance.provider.usage().unwrap();
+        while usage.one(c.id()).await.unwrap().socket_kills == Some(0) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         let network = format!("/proc/{}/net/sockstat", instance.pid_of(&c));
         eventually("the end of its sockets", || {
             let text = fs::read_to_string(&network).unwrap();

@@ -6,7 +6,10 @@ use super::{
 };
 use atoll_provider::{ContainerSpec, Provider, Snapshots, State, Volumes};
 use atoll_types::{ErrorCode, SnapshotId, VolumeId};
-use std::{process, time::Duration};
+use std::{
+    fs, process,
+    time::{Duration, Instant},
+};
 
 fn on(volume: VolumeId) -> ContainerSpec {
     ContainerSpec { volume: Some(volume), ..spec("default") }
@@ -48,7 +51,7 @@ async fn a_worker_killed_while_it_copies_leaves_no_container_frozen_and_no_half_
     }
     assert!(interrupted > 0, "no worker was hit");
     let half_made = instance.data().join("storage/dir/new");
-    eventually("half copies are freed", || std::fs::read_dir(&half_made).unwrap().count() == 0);
+    eventually("half copies are freed", || fs::read_dir(&half_made).unwrap().count() == 0);
     for left in snapshots(&instance).list_snapshots(volume).await.unwrap() {
         snapshots(&instance).delete_snapshot(volume, left.id).await.unwrap();
     }
@@ -158,4 +161,36 @@ async fn a_worker_killed_while_it_rolls_back_in_place_leaves_files_of_one_state(
         instance.provider.destroy(c.id()).await.unwrap();
         volumes(&instance).remove_volume(volume).await.unwrap();
     }
+}
+
+/// What the instance's pool has not written back, by the group of everything.
+fn dirty(instance: &Instance) -> u64 {
+    let data = instance.data().to_str().unwrap().to_owned();
+    let is_ours = |device: &std::path::Path| {
+        let name = device.file_name().unwrap().to_str().unwrap();
+        let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        backing.is_ok_and(|backing| backing.contains(&data))
+    };
+    let mut all = fs::read_dir("/sys/fs/btrfs").unwrap().flatten().map(|one| one.path());
+    let pool = all.find(|one| {
+        let devices = fs::read_dir(one.join("devices"));
+        devices.is_ok_and(|devices| devices.flatten().any(|device| is_ours(&device.path())))
+    });
+    let group = pool.expect("the pool of the instance").join(format!("qgroups/{}_0/rsv_data", 0x0A72));
+    fs::read_to_string(group).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn dirty_data_is_written_back_before_the_kernel_does_it() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    let expiry = fs::read_to_string("/proc/sys/vm/dirty_expire_centisecs").unwrap();
+    let kernel = Duration::from_millis(expiry.trim().parse::<u64>().unwrap() * 10);
+    says(&c, "head -c 24M /dev/urandom > /workspace/f").await;
+    let began = Instant::now();
+    while dirty(&instance) >= 16 << 20 {
+        assert!(began.elapsed() < kernel / 2, "the launcher leaves it to the kernel");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    instance.provider.destroy(c.id()).await.unwrap();
 }

@@ -52,9 +52,7 @@ fn a_repeated_request_for_a_key_makes_one() {
         refused.status >= 400 && !String::from_utf8_lossy(&refused.body).contains("atoll_"),
         "{refused:?}"
     );
-    let names: Vec<String> = server
-        .ask("GET", "/api/v1/keys", "")
-        .json()
+    let names: Vec<String> = server.ask("GET", "/api/v1/keys", "").json()["items"]
         .as_array()
         .unwrap()
         .iter()
@@ -143,7 +141,7 @@ fn keys_are_hashed_listed_and_revoked() {
         server.ask("POST", "/api/v1/keys", r#"{"name":"ci","owner":"ann","expires_in_seconds":3600}"#).json();
     let (secret, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
     let listed = server.ask("GET", "/api/v1/keys", "").json();
-    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 2);
     assert!(!listed.to_string().contains(secret) && listed.to_string().contains(&secret[..12]));
     // Neither key lies in the database.
     for file in fs::read_dir(server.data().join("server")).unwrap().flatten() {

@@ -78,3 +78,59 @@ fn an_admin_sees_and_ends_sandboxes_of_all_owners() {
     };
     assert_eq!((count("sandbox.stop"), count("sandbox.destroy"), count("sandbox.bulk")), (3, 1, 3));
 }
+
+#[test]
+fn an_admin_lists_every_owner_with_what_it_has() {
+    let server = Server::start();
+    let (ann, bob) = (key(&server, "ann"), key(&server, "bob"));
+    created(&server, &ann, r#"{"disk_mb":16}"#);
+    let stopped = created(&server, &ann, r#"{"disk_mb":16}"#);
+    assert_eq!(server.ask("POST", &format!("{stopped}/stop"), "").status, 200);
+    let made = server.ask_as(&ann, "POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":32}"#);
+    assert_eq!(made.status, 201, "{made:?}");
+    let plans =
+        json!({"atoll": {"plans": {"team": {"sandboxes": 7}}, "owners": {"eve": "team"}}}).to_string();
+    assert_eq!(server.ask("PATCH", "/api/v1/settings/sandbox", &plans).status, 200);
+    let list = |query: &str| server.ask("GET", &format!("/api/v1/admin/owners{query}"), "").json();
+    let all = list("");
+    let names: Vec<&str> =
+        all["items"].as_array().unwrap().iter().map(|owner| owner["owner"].as_str().unwrap()).collect();
+    // The one of the first key, two with keys of their own, and one that only a setting names.
+    assert_eq!(names, ["admin", "ann", "bob", "eve"], "{all}");
+    let of_ann = &all["items"][1];
+    let figures =
+        ["keys", "sandboxes", "sandboxes_at_a_time", "volumes", "disk_mb", "skills", "skills_bytes"];
+    let figures = figures.map(|name| of_ann[name].as_u64().unwrap());
+    assert_eq!(figures, [1, 2, 1, 1, 64, 0, 0], "{of_ann}");
+    assert_eq!((&of_ann["plan"], &all["items"][3]["plan"]), (&json!("free"), &json!("team")));
+    let second = list("?page=2&page_size=2");
+    assert_eq!((&second["total"], &second["items"][0]["owner"]), (&json!(4), &json!("bob")), "{second}");
+    let by_id = list(&format!("?search={}", of_ann["owner_id"].as_str().unwrap()));
+    assert_eq!((&by_id["total"], &by_id["items"][0]["owner"]), (&json!(1), &json!("ann")), "{by_id}");
+    assert_eq!(server.ask_as(&bob, "GET", "/api/v1/admin/owners", "").status, 403);
+    for wrong in ["?page=0", "?page_size=0", "?page_size=201"] {
+        assert_eq!(server.ask("GET", &format!("/api/v1/admin/owners{wrong}"), "").status, 422, "{wrong}");
+    }
+}
+
+#[test]
+fn the_use_of_several_sandboxes_is_read_at_once() {
+    let server = Server::start();
+    let (ann, bob) = (key(&server, "ann"), key(&server, "bob"));
+    let [one, two] = [(); 2].map(|()| created(&server, &ann, r#"{"disk_mb":16}"#));
+    let run = server.ask_as(&ann, "POST", &format!("{one}/exec"), r#"{"command":"exit 3"}"#);
+    assert_eq!(run.status, 200, "{run:?}");
+    let nowhere = "00000000-0000-4000-8000-000000000000";
+    let path = format!("/api/v1/usage?ids={},{nowhere},{}", id(&one), id(&two));
+    let used = server.ask_as(&ann, "GET", &path, "").json();
+    let ids: Vec<&str> =
+        used.as_array().unwrap().iter().map(|each| each["sandbox_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [id(&one), id(&two)], "{used}");
+    assert_eq!((&used[0]["last_command"]["exit_code"], &used[1]["last_command"]), (&json!(3), &Value::Null));
+    assert!(used[1]["metrics"]["now"]["memory_bytes"].as_u64() > Some(0), "{used}");
+    // Another owner's are as if there were none.
+    assert_eq!(server.ask_as(&bob, "GET", &path, "").json(), json!([]));
+    for wrong in ["", "?ids=", "?ids=x", &format!("?ids={nowhere}&limit=361"), &format!("?ids={nowhere},")] {
+        assert_eq!(server.ask("GET", &format!("/api/v1/usage{wrong}"), "").status, 422, "{wrong}");
+    }
+}

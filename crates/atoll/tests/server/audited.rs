@@ -113,6 +113,14 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("post", "/api/v1/skills"),
             ("/api/v1/skills".into(), json!({"name":"a","skill_md_content":"# a"}), "skill.create"),
         ),
+        (
+            ("post", "/api/v1/skills/import"),
+            (
+                "/api/v1/skills/import".into(),
+                json!({"source":"builtin","skill_name":"blank"}),
+                "skill.create",
+            ),
+        ),
         (("post", "/api/v1/skills/upload"), ("/api/v1/skills/upload".into(), Value::Null, "skill.create")),
         (("patch", "/api/v1/skills/{skill_id}"), (skill.clone(), json!({"description":"b"}), "skill.update")),
         (("delete", "/api/v1/skills/{skill_id}"), (skill, Value::Null, "skill.delete")),
@@ -124,6 +132,38 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (
             ("post", "/api/v1/sandbox-images/import"),
             ("/api/v1/sandbox-images/import?name=host".into(), Value::Null, "image.import"),
+        ),
+        (
+            ("post", "/api/v1/sandbox-images"),
+            ("/api/v1/sandbox-images".into(), json!({"template":"nosuch"}), "image.build"),
+        ),
+        (
+            ("post", "/api/v1/sandbox-images/build"),
+            ("/api/v1/sandbox-images/build?name=x".into(), Value::Null, "image.build"),
+        ),
+        (
+            ("post", "/api/v1/sandbox-images/pull"),
+            ("/api/v1/sandbox-images/pull".into(), json!({"reference":"nosuch"}), "image.pull"),
+        ),
+        (
+            ("delete", "/api/v1/sandbox-images/builds/{build_id}"),
+            (
+                "/api/v1/sandbox-images/builds/00000000-0000-4000-8000-000000000000".into(),
+                Value::Null,
+                "image.cancel",
+            ),
+        ),
+        (
+            ("get", "/api/v1/sandbox-images/{image}/export"),
+            ("/api/v1/sandbox-images/nosuch/export".into(), Value::Null, "image.export"),
+        ),
+        (
+            ("post", "/api/v1/sandbox-images/{image}/push"),
+            (
+                "/api/v1/sandbox-images/nosuch/push".into(),
+                json!({"reference":"registry.example/team/app:1"}),
+                "image.push",
+            ),
         ),
         (
             ("patch", "/api/v1/sandbox-images/{image}"),

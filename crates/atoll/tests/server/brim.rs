@@ -27,7 +27,7 @@ const DISK: u64 = 1 << 30;
 const PIECE: usize = 12_000_000;
 
 /// An ext4 file system in a file, mounted while this lives.
-struct SmallDisk(tempfile::TempDir);
+pub(super) struct SmallDisk(tempfile::TempDir);
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
@@ -41,7 +41,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 impl SmallDisk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let disk = Self(tempfile::Builder::new().prefix("atoll-brim-").tempdir().unwrap());
         let file = disk.0.path().join("disk.img");
         fs::File::create(&file).unwrap().set_len(DISK).unwrap();
@@ -51,7 +51,7 @@ impl SmallDisk {
         disk
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.0.path().join("disk")
     }
 }

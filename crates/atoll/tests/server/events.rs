@@ -208,7 +208,8 @@ fn each_owner_hears_its_own() {
     assert_eq!(server.ask_as("wrong", "GET", "/api/v1/events", "").status, 401);
     // A key that is revoked is soon deaf, though nothing happens.
     let keys = server.ask("GET", "/api/v1/keys", "").json();
-    let key = keys.as_array().unwrap().iter().find(|key| key["owner"] == "bob").unwrap()["id"].clone();
+    let key =
+        keys["items"].as_array().unwrap().iter().find(|key| key["owner"] == "bob").unwrap()["id"].clone();
     assert_eq!(server.ask("DELETE", &format!("/api/v1/keys/{}", key.as_str().unwrap()), "").status, 200);
     let (kind, said) = deaf.next().unwrap();
     assert_eq!((kind.as_str(), &said["code"]), ("error", &json!("permission_denied")));

@@ -1,7 +1,10 @@
-//! Every route of the API's description with every kind of key. No route may be forgotten: the list is the
-//! description itself.
+//! Every route with every kind of key, the session of a browser among them. No route of the API may be forgotten: the list
+//! is its description itself.
 
-use super::fixture::{KEY, Server};
+use super::{
+    fixture::{KEY, Server},
+    http,
+};
 use crate::engine::fixture::eventually;
 use serde_json::Value;
 use std::{
@@ -30,6 +33,58 @@ const LAST: &[&str] = &[
     "DELETE /api/v1/sandboxes/{id}$",
 ];
 
+/// Routes that the description does not have: of compatible APIs, of the LangGraph API, of MCP and of the console.
+const OTHERS: &[(&str, &str)] = &[
+    ("POST", "/api/sandbox/create"),
+    ("GET", "/api/sandbox/{sandbox}"),
+    ("POST", "/api/sandbox/{sandbox}/run"),
+    ("GET", "/api/sandbox/{sandbox}/runs/{eid}"),
+    ("GET", "/api/sandbox/config"),
+    ("PUT", "/api/sandbox/config"),
+    ("GET", "/api/sandbox/status"),
+    ("POST", "/api/sandbox/run"),
+    ("GET", "/api/sandbox/containers"),
+    ("GET", "/api/sandbox/containers/{sandbox}"),
+    ("GET", "/api/sandbox/containers/{sandbox}/snapshots"),
+    ("POST", "/api/sandbox/containers/{sandbox}/snapshots"),
+    ("POST", "/api/sandbox/containers/{sandbox}/snapshots/{sid}/rollback"),
+    ("DELETE", "/api/sandbox/containers/{sandbox}/snapshots/{sid}"),
+    ("POST", "/api/sandbox/containers/{sandbox}/restart"),
+    ("POST", "/api/sandbox/containers/{sandbox}/stop"),
+    ("DELETE", "/api/sandbox/containers/{sandbox}"),
+    ("POST", "/api/sandbox/containers/cleanup"),
+    ("GET", "/api/sandbox/templates"),
+    ("POST", "/api/sandbox/templates"),
+    ("GET", "/api/sandbox/audit"),
+    ("GET", "/api/sandbox/audit/summary"),
+    ("POST", "/api/sandbox/audit/cleanup"),
+    ("GET", "/api/sandbox/audit/{operation_id}/output"),
+    ("GET", "/api/sandbox/pool"),
+    ("POST", "/api/sandbox/pool/drain"),
+    ("GET", "/api/sandbox/gpu"),
+    ("GET", "/api/sandbox/tiers"),
+    ("DELETE", "/api/sandbox/{sandbox}"),
+    ("POST", "/threads/search"),
+    ("GET", "/threads/{thread_id}/state"),
+    ("GET", "/threads/{thread_id}/history"),
+    ("GET", "/threads/{thread_id}/runs"),
+    ("POST", "/threads/{thread_id}/runs"),
+    ("POST", "/threads/{thread_id}/runs/wait"),
+    ("POST", "/runs/wait"),
+    ("POST", "/assistants/search"),
+    ("PUT", "/store/items"),
+    ("POST", "/store/items/search"),
+    ("POST", "/store/namespaces"),
+    ("GET", "/mcp"),
+    ("POST", "/mcp"),
+    ("DELETE", "/mcp"),
+    ("GET", "/ui/session"),
+    ("DELETE", "/ui/session"),
+];
+
+/// A key of this kind is a cookie.
+const COOKIE: &str = "cookie ";
+
 struct World {
     server: Server,
     ids: Vec<(&'static str, String)>,
@@ -43,11 +98,23 @@ fn make_key(server: &Server, body: &str) -> (String, String) {
     (text("key"), text("id"))
 }
 
+/// The cookie of a browser that is signed in with a key.
+fn sign_in(server: &Server, key: &str) -> String {
+    let origin = format!("http://{}", server.address);
+    let body = format!(r#"{{"key":"{key}"}}"#);
+    let headers = [("Origin", origin.as_str())];
+    let answer = http::request(server.address, "POST", "/ui/session", &headers, body.as_bytes()).unwrap();
+    let cookie = answer.header("set-cookie").unwrap_or_else(|| panic!("{answer:?}"));
+    format!("{COOKIE}{}", cookie.split(';').next().unwrap())
+}
+
 impl World {
     fn new() -> Self {
         let server = Server::start();
         let (ann, ann_id) = make_key(&server, r#"{"name":"a","owner":"ann","scope":"user"}"#);
         let (bob, _) = make_key(&server, r#"{"name":"b","owner":"bob","scope":"user"}"#);
+        // What a key was refused is in its owner's trail: each has its own.
+        let (cy, _) = make_key(&server, r#"{"name":"c","owner":"cy","scope":"user"}"#);
         let (reader, _) = make_key(&server, r#"{"name":"r","owner":"ann","scope":"read_only"}"#);
         let (revoked, id) = make_key(&server, r#"{"name":"g","owner":"ann","scope":"user"}"#);
         assert_eq!(server.ask("DELETE", &format!("/api/v1/keys/{id}"), "").status, 200);
@@ -87,18 +154,29 @@ impl World {
             ("name", "of-ann".into()),
             ("skill_id", skill),
             ("image", "nosuch".into()),
+            ("build_id", "00000000-0000-4000-8000-000000000000".into()),
+            ("source", "nosuch".into()),
+            ("skill_name", "nosuch".into()),
         ];
+        let (session, other, ended) = (sign_in(&server, &ann), sign_in(&server, &cy), sign_in(&server, &ann));
         let keys = vec![
             ("none", None),
+            ("signed out", Some(ended)),
+            ("another owner's session", Some(other)),
             ("wrong", Some("atoll_0000".into())),
             ("expired", Some(expired)),
             ("revoked", Some(revoked)),
             ("another owner's", Some(bob)),
             ("read-only", Some(reader)),
             ("the owner's", Some(ann)),
+            ("the owner's session", Some(session)),
             ("an admin's", Some(KEY.into())),
         ];
-        Self { server, ids, keys }
+        let world = Self { server, ids, keys };
+        let ended =
+            world.keys.iter().find(|(kind, _)| *kind == "signed out").and_then(|(_, key)| key.clone());
+        assert_eq!(world.ask(ended.as_deref(), "DELETE", "/ui/session", "").0, 204);
+        world
     }
 
     fn id(&self, name: &str) -> &str {
@@ -120,7 +198,14 @@ impl World {
     /// Asks, and reads until the end or until nothing comes for a while: some answers have no end.
     fn ask(&self, key: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.server.address).unwrap();
-        let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+        let key = match key.map(|key| (key, key.strip_prefix(COOKIE))) {
+            None => String::new(),
+            Some((_, Some(cookie))) => {
+                let address = self.server.address;
+                format!("Cookie: {cookie}\r\nOrigin: http://{address}\r\nX-Atoll-Console: 1\r\n")
+            }
+            Some((key, None)) => format!("Authorization: Bearer {key}\r\n"),
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{key}Content-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -156,8 +241,12 @@ fn body(method: &str, path: &str) -> &'static str {
         "mkdir" => r#"{"path":"made"}"#,
         "preview-tokens" => r#"{"port":8000}"#,
         "skills" if path.contains("{id}") => r#"{"skill_ids":["00000000-0000-4000-8000-000000000000"]}"#,
+        "import" if path.contains("/skills/") => r#"{"source":"builtin","skill_name":"blank"}"#,
         "skills" => r##"{"name":"made","skill_md_content":"# made"}"##,
         "{skill_id}" => r#"{"description":"changed"}"#,
+        "sandbox-images" => r#"{"template":"nosuch"}"#,
+        "pull" => r#"{"reference":"registry.example/app","on_use":true}"#,
+        "push" => r#"{"reference":"registry.example/app:1"}"#,
         "keys" | "volumes" => r#"{"name":"made"}"#,
         "{name}" => r#"{"disk_mb":128}"#,
         "bulk-stop" => r#"{"ids":[]}"#,
@@ -198,10 +287,12 @@ fn every_route_answers_every_kind_of_key_as_it_should() {
             let right = match *kind {
                 // Nothing listens on that port inside.
                 _ if status >= 500 => status == 502 && path.contains("/ports/"),
-                "none" | "wrong" | "expired" | "revoked" => {
+                "none" | "wrong" | "expired" | "revoked" | "signed out" => {
                     !seen && (status == 401 || PUBLIC.contains(&path.as_str()))
                 }
-                "another owner's" => !seen && (!anns || (400..500).contains(&status)),
+                "another owner's" | "another owner's session" => {
+                    !seen && (!anns || (400..500).contains(&status))
+                }
                 // Tools answer in their own form, and a form without files is refused before it is read.
                 "read-only" if path.starts_with("/threads/") => reads || !text.contains("\"success\":true"),
                 "read-only" => reads || status == 403 || (path.contains("{cid}") && status == 404),
@@ -212,6 +303,32 @@ fn every_route_answers_every_kind_of_key_as_it_should() {
                     "{kind}: {method} {path}: {status} {}",
                     text.lines().last().unwrap_or_default()
                 ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn routes_of_other_protocols_know_whom_they_answer() {
+    let world = World::new();
+    let mut wrong = Vec::new();
+    // What the owner or an admin asks for would end the things that others are tried on.
+    let able = |kind: &str| kind.starts_with("the owner's") || matches!(kind, "read-only" | "an admin's");
+    for (kind, key) in world.keys.iter().filter(|(kind, _)| !able(kind)) {
+        for (method, path) in OTHERS {
+            let body = if *method == "GET" || *method == "DELETE" { "" } else { "{}" };
+            let (status, text) = world.ask(key.as_deref(), method, &world.filled(path), body);
+            let seen = text.contains(SECRET) || text.contains(world.id("sandbox")) && status < 300;
+            let right = match *kind {
+                "another owner's" | "another owner's session" => {
+                    !seen && (status < 500 || status == 501) && (!path.contains('{') || status >= 400)
+                }
+                _ => !seen && status == 401,
+            };
+            if !right {
+                let last = text.lines().last().unwrap_or_default();
+                wrong.push(format!("{kind}: {method} {path}: {status} {last}"));
             }
         }
     }

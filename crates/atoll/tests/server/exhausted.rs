@@ -3,11 +3,18 @@
 
 use super::{
     execs::{AUTH, ended, info, start},
-    fixture::Server,
+    fixture::{KEY, Server},
+    http,
     socket::connect,
 };
 use crate::engine::fixture::eventually;
 use serde_json::json;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    time::Duration,
+};
 
 /// Forks until no more is to be had, and stays.
 const PROCESSES: &str = "import os, time\nwhile True:\n  try:\n    if os.fork() == 0: time.sleep(5000)\n  \
@@ -41,8 +48,27 @@ const LIMITS: [(&str, &str, &str, bool); 5] = [
     ("output", "{}", OUTPUT, true),
 ];
 
-/// Asks for everything. Each answer is one of the API's own, and none is a death.
-fn ask_everything(server: &Server, limit: &str, sandbox: &str) {
+/// An answer of the API's own, which is no death.
+fn expect_own(limit: &str, what: &str, answer: &http::Answer) {
+    let text = String::from_utf8_lossy(&answer.body);
+    assert_ne!(answer.status, 500, "{limit}: {what}: {text}");
+    assert!(!text.contains("container_died"), "{limit}: {what}: {text}");
+}
+
+/// The status of an answer that has no end; it is read no further.
+fn begins(server: &Server, path: &str) -> (u16, TcpStream) {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n").unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    (std::str::from_utf8(&head[9..]).unwrap().parse().unwrap(), stream)
+}
+
+/// Asks for everything. Each answer is one of the API's own, and none is a death. One command runs already.
+fn ask_everything(server: &Server, limit: &str, sandbox: &str, running: &str) {
+    let running = running.strip_prefix(&format!("{sandbox}/")).unwrap();
+    let (stdin, signal) = (format!("{running}/stdin"), format!("{running}/signal"));
     let requests = [
         ("GET", "files/there", String::new()),
         ("GET", "files", String::new()),
@@ -61,13 +87,25 @@ fn ask_everything(server: &Server, limit: &str, sandbox: &str) {
         ("POST", "exec", json!({ "command": "echo", "stream": true, "timeout_seconds": 20 }).to_string()),
         ("POST", "run", json!({ "code": "1+1", "language": "python", "timeout": 20 }).to_string()),
         ("GET", "ports/8000/", String::new()),
+        ("POST", stdin.as_str(), "a line\n".into()),
+        ("POST", signal.as_str(), json!({ "signal": "CONT" }).to_string()),
+        ("GET", "kernels", String::new()),
+        ("POST", "kernels", json!({ "language": "bash" }).to_string()),
+        ("POST", "dependencies", json!({ "packages": { "x": "" }, "timeout": 5 }).to_string()),
+        ("PATCH", "", json!({ "idle_timeout_seconds": 600 }).to_string()),
+        ("POST", "snapshots", "{}".into()),
+        ("GET", "snapshots", String::new()),
+        ("POST", "fork", "{}".into()),
+        ("POST", "pause", String::new()),
+        ("POST", "resume", String::new()),
     ];
     for (method, path, body) in requests {
-        let answer = server.ask(method, &format!("{sandbox}/{path}"), &body);
-        let text = String::from_utf8_lossy(&answer.body);
-        assert_ne!(answer.status, 500, "{limit}: {method} {path}: {text}");
-        assert!(!text.contains("container_died"), "{limit}: {method} {path}: {text}");
+        let whole = if path.is_empty() { sandbox.to_owned() } else { format!("{sandbox}/{path}") };
+        let answer = server.ask(method, &whole, &body);
+        expect_own(limit, &format!("{method} {path}"), &answer);
     }
+    let (status, _watching) = begins(server, &format!("{sandbox}/fs/watch?path=."));
+    assert_ne!(status, 500, "{limit}: watch");
     // A terminal, or an ordinary refusal.
     if let Err((status, text)) = connect(server, &format!("{sandbox}/terminal?command=tty"), &[AUTH]) {
         assert!(status != 500 && !text.contains("container_died"), "{limit}: terminal: {status} {text}");
@@ -80,8 +118,9 @@ fn pid_1_outlives_every_exhausted_limit() {
     for (limit, create, fill, writable) in LIMITS {
         let sandbox = server.create(create);
         assert_eq!(server.says(&sandbox, "echo needle > there; cat there"), "needle");
+        let snapshot = server.ask("POST", &format!("{sandbox}/snapshots"), "{}").json();
         // A command is known for as long as its PID 1 lives.
-        let before = start(&server, &sandbox, json!({ "arguments": ["sleep", "5000"] }));
+        let before = start(&server, &sandbox, json!({ "arguments": ["sleep", "5000"], "stdin_open": true }));
         let filling = start(&server, &sandbox, json!({ "arguments": ["/usr/bin/python3", "-c", fill] }));
         if writable {
             eventually(limit, || {
@@ -90,15 +129,45 @@ fn pid_1_outlives_every_exhausted_limit() {
         } else {
             eventually(limit, || server.ask("PUT", &format!("{sandbox}/files/x"), "x").status == 507);
         }
-        ask_everything(&server, limit, &sandbox);
+        ask_everything(&server, limit, &sandbox, &before);
         let read = server.ask("GET", &format!("{sandbox}/files/there"), "");
         assert_eq!((read.status, &read.body[..]), (200, &b"needle\n"[..]), "{limit}");
         assert_eq!(info(&server, &before)["status"], "running", "{limit}");
-        assert_eq!(server.ask("POST", &format!("{filling}/kill"), "").status, 200, "{limit}");
-        ended(&server, &filling);
-        assert_eq!(server.says(&sandbox, "rm -f fill; echo well"), "well", "{limit}");
+        // It ends what runs, unless it is refused.
+        let back = format!("{sandbox}/snapshots/{}/rollback", snapshot["id"].as_str().unwrap());
+        let back = server.ask("POST", &back, "");
+        expect_own(limit, "rollback", &back);
+        if back.status != 200 {
+            assert_eq!(server.ask("POST", &format!("{filling}/kill"), "").status, 200, "{limit}");
+            ended(&server, &filling);
+        }
+        assert_eq!(server.says(&sandbox, "rm -f fill; echo well"), "well", "{limit}: {back:?}");
         assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
     }
+}
+
+#[test]
+fn pid_1_has_descriptors_left_however_many_its_callers_hold() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"processes":400}"#);
+    assert_eq!(server.says(&sandbox, "echo needle > there"), "");
+    let mut held = Vec::new();
+    for number in 0..200 {
+        let (status, watching) = begins(&server, &format!("{sandbox}/fs/watch?path=."));
+        assert!(status == 200 || (400..500).contains(&status) || status == 503, "watch {number}: {status}");
+        held.push(watching);
+        let body = json!({ "arguments": ["cat"], "background": true, "stdin_open": true });
+        let answer = server.ask("POST", &format!("{sandbox}/exec"), &body.to_string());
+        expect_own("descriptors of PID 1", &format!("exec {number}"), &answer);
+    }
+    let read = server.ask("GET", &format!("{sandbox}/files/there"), "");
+    assert_eq!((read.status, &read.body[..]), (200, &b"needle\n"[..]));
+    drop(held);
+    for exec in server.ask("GET", &format!("{sandbox}/execs"), "").json().as_array().unwrap() {
+        let id = exec["exec_id"].as_str().unwrap();
+        server.ask("POST", &format!("{sandbox}/execs/{id}/kill"), "");
+    }
+    assert_eq!(server.says(&sandbox, "echo well"), "well");
 }
 
 #[test]
@@ -185,6 +254,21 @@ fn files_that_their_owner_made_read_only_need_force() {
     assert_eq!(server.ask("PUT", &format!("{file}?overwrite=maybe"), "theirs").status, 422);
     assert_eq!(server.ask("PUT", &format!("{file}?overwrite=force"), "theirs").status, 204);
     assert_eq!(server.says(&sandbox, "cat kept; stat -c ' %a' kept"), "theirs 444");
+    // The command line has a flag for it, and its refusal names that.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("kept"), "copied").unwrap();
+    let copy = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+        let id = sandbox.rsplit('/').next().unwrap();
+        command.arg("cp").args(more).arg("kept").arg(format!("{id}:kept")).current_dir(folder.path());
+        command.env("ATOLL_URL", format!("http://{}", server.address)).env("ATOLL_API_KEY", KEY);
+        command.output().unwrap()
+    };
+    let refused = copy(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("--force") && !said.contains("overwrite"), "{said}");
+    assert!(copy(&["--force"]).status.success());
+    assert_eq!(server.says(&sandbox, "cat kept"), "copied");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::engine::fixture::{data_folder, left_at_last, leftovers_of};
 use atoll_launch_proto::Layout;
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Stdio},
@@ -25,7 +25,7 @@ const ANYWHERE: &str = "127.0.0.1:0";
 
 /// A port that no other test takes while this one's server is down: the kernel gives none of these to connections or to
 /// listeners that leave the choice to it, and each process begins at another.
-fn own_port() -> String {
+pub(crate) fn own_port() -> String {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut all = (0..20_000).map(|_| {
         let number = std::process::id() * 8 + TAKEN.fetch_add(1, Ordering::Relaxed);
@@ -57,6 +57,8 @@ fn spawn(
     level: &str,
     log: &Log,
 ) -> (Child, SocketAddr) {
+    // The default port is there once; tests of gRPC name one of their own.
+    let off = variables.iter().all(|(name, _)| name != "GRPC_PORT").then_some(("ATOLL_GRPC_LISTEN", ""));
     let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
         .args(["serve", "--listen", listen, "--data-dir"])
         .arg(data)
@@ -67,29 +69,29 @@ fn spawn(
         // A test asks nobody out there; what its tools install, they fetch themselves.
         .env("ATOLL_EGRESS_ASK_INDEXES", "false")
         .env("ATOLL_LOG", level)
+        .envs(off)
         .envs(variables.iter().cloned())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    // Read from the start: a server that logs much before it says its address would wait for a reader.
+    let stderr = child.stderr.take().unwrap();
+    let shared = Arc::clone(log);
+    let reader = thread::spawn(move || {
+        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| {
+            eprintln!("server: {line}");
+            shared.lock().unwrap().push_str(&(line + "\n"));
+        });
+    });
     let mut first = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut first).unwrap();
     let address = first.split("http://").nth(1).and_then(|t| t.split([' ', '\n']).next()?.parse().ok());
     let Some(address) = address else {
-        let mut error = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-        panic!("the server did not start: {first}{error}");
+        reader.join().unwrap();
+        panic!("the server did not start: {first}{}", log.lock().unwrap());
     };
-    // Somebody must read, or the server would wait.
-    let stderr = child.stderr.take().unwrap();
-    let log = Arc::clone(log);
-    thread::spawn(move || {
-        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| {
-            eprintln!("server: {line}");
-            log.lock().unwrap().push_str(&(line + "\n"));
-        });
-    });
     thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
     (child, address)
 }
@@ -120,7 +122,12 @@ impl Server {
 
     /// One whose volumes are plain folders: a driver that has something already is kept.
     pub(crate) fn start_on_folders(arguments: &[&str]) -> Self {
-        let folder = data_folder(&std::env::temp_dir());
+        Self::start_on_folders_below(&std::env::temp_dir(), arguments)
+    }
+
+    /// The same below this folder.
+    pub(crate) fn start_on_folders_below(parent: &Path, arguments: &[&str]) -> Self {
+        let folder = data_folder(parent);
         fs::create_dir_all(folder.path().join("storage/dir/volumes/none")).unwrap();
         Self::start_on(folder, "warn", arguments, &[])
     }
@@ -157,6 +164,12 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Gives it other variables from its next start on.
+    pub(crate) fn set_variables(&mut self, variables: &[(&str, &str)]) {
+        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        self.variables = variables.iter().map(text).collect();
     }
 
     /// Starts it again on the same data.

@@ -1,6 +1,7 @@
 //! Images from archives, and sandboxes of them.
 
 use super::{
+    brim::SmallDisk,
     fixture::{KEY, Server},
     http,
 };
@@ -9,10 +10,17 @@ use serde_json::{Value, json};
 use std::{fs, io::Write, net::TcpStream, process::Command};
 use tar::{Builder, EntryType, Header};
 
-const ROOT: &str = "/api/v1/sandbox-images";
+pub(super) const ROOT: &str = "/api/v1/sandbox-images";
 const SANDBOXES: &str = "/api/v1/sandboxes";
 
-fn entry(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, mode: u32, data: &[u8], link: &str) {
+pub(super) fn entry(
+    archive: &mut Builder<Vec<u8>>,
+    name: &str,
+    kind: EntryType,
+    mode: u32,
+    data: &[u8],
+    link: &str,
+) {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode);
@@ -33,7 +41,7 @@ fn program(path: &str) -> Vec<String> {
 }
 
 /// A root filesystem with busybox and a file that no other has.
-fn root_filesystem(mark: &str) -> Vec<u8> {
+pub(super) fn root_filesystem(mark: &str) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
     for folder in ["./", "bin/", "etc/", "tmp/", "usr/", "usr/bin/", "usr/share/", "lib/", "lib64/"] {
         entry(&mut archive, folder, EntryType::Directory, 0o755, b"", "");
@@ -57,12 +65,12 @@ fn root_filesystem(mark: &str) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-fn import(server: &Server, query: &str, archive: &[u8]) -> http::Answer {
+pub(super) fn import(server: &Server, query: &str, archive: &[u8]) -> http::Answer {
     server.send("POST", &format!("{ROOT}/import?disk_mb=64&{query}"), archive)
 }
 
 /// Sandboxes, volumes and images beside `host`.
-fn left(server: &Server) -> (Value, usize, usize) {
+pub(super) fn left(server: &Server) -> (Value, usize, usize) {
     let sandboxes = server.ask("GET", SANDBOXES, "").json()["total"].clone();
     let volumes = server.ask("GET", "/api/v1/volumes", "").json()["total"].as_u64().unwrap() as usize;
     let images = server.ask("GET", ROOT, "").json()["items"].as_array().unwrap().len() - 1;
@@ -167,6 +175,129 @@ fn an_archive_that_is_refused_leaves_nothing() {
         server.send("POST", &format!("{ROOT}/import?name=app&disk_mb=4"), &large.into_inner().unwrap());
     assert!(matches!(full.status, 413 | 507), "{} {}", full.status, String::from_utf8_lossy(&full.body));
     assert_eq!(left(&server), (json!(0), 0, 0));
+}
+
+/// What scripts make of archives that an attacker would write; each is refused for its own reason.
+#[test]
+fn hostile_archives_of_images_are_refused_each_with_its_reason() {
+    let server = Server::start();
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path();
+    let layout = "rm -rf layout; umoci init --layout layout; umoci new --image layout:1;
+        umoci raw add-layer --image layout:1 layer.tar; umoci config --image layout:1 --config.env A=b";
+    for (what, lines, statuses, reason) in [
+        (
+            "a bomb of gzip",
+            "head -c 300000000 /dev/zero | gzip -9 > zeroes.gz; mkdir -p bomb; cd bomb; truncate -s 300M zeroes; tar -czf ../archive zeroes",
+            &[413, 507][..],
+            "",
+        ),
+        (
+            "a bomb in a layer",
+            &format!(
+                "truncate -s 300M zeroes; tar -cf layer.tar zeroes; {layout}; tar -C layout -cf archive ."
+            ),
+            &[413, 507][..],
+            "",
+        ),
+        (
+            "a layer with other bytes",
+            &format!(
+                "echo x > x; tar -cf layer.tar x; {layout}; for blob in layout/blobs/sha256/*; do case $(head -c 2 $blob | od -An -tx1) in \
+                 *1f*8b*) tar -cf other.tar x x; gzip -c other.tar > $blob;; esac; done; tar -C layout -cf archive ."
+            ),
+            &[422],
+            "digest",
+        ),
+        (
+            "a manifest with other bytes",
+            &format!(
+                "echo x > x; tar -cf layer.tar x; {layout}; blob=$(grep -o 'sha256:[0-9a-f]*' layout/index.json | cut -d: -f2); \
+                 echo >> layout/blobs/sha256/$blob; tar -C layout -cf archive ."
+            ),
+            &[422],
+            "digest",
+        ),
+        (
+            "a layer that is missing",
+            &format!(
+                "echo x > x; tar -cf layer.tar x; {layout}; for blob in layout/blobs/sha256/*; do \
+                 case $(head -c 2 $blob | od -An -tx1) in *1f*8b*) rm $blob;; esac; done; tar -C layout -cf archive ."
+            ),
+            &[422],
+            "no file",
+        ),
+        (
+            "another machine's",
+            "echo x > x; tar -cf layer.tar x; rm -rf layout; umoci init --layout layout; umoci new --image layout:1; \
+             umoci raw add-layer --image layout:1 layer.tar; umoci config --image layout:1 --architecture s390x; \
+             tar -C layout -cf archive .",
+            &[422],
+            "s390x",
+        ),
+        (
+            "a hard link out of a layer",
+            &format!(
+                "echo x > x; ln x y; tar -P --transform 's,^x$,../../etc/shadow,' -cf layer.tar x y; {layout}; tar -C layout -cf archive ."
+            ),
+            &[422],
+            "leads out of the image",
+        ),
+    ] {
+        let lines = format!("rm -f archive zeroes x y layer.tar; {lines}");
+        super::image_exports::script(top, &lines);
+        let answer = import(&server, "name=app", &fs::read(top.join("archive")).unwrap());
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(
+            statuses.contains(&answer.status) && text.contains(reason),
+            "{what}: {} {text}",
+            answer.status
+        );
+        assert_eq!(left(&server), (json!(0), 0, 0), "{what}");
+    }
+    // Links that lead out are followed within the image, and devices below dev/ are left out.
+    super::image_exports::script(
+        top,
+        "rm -rf root; mkdir -p root/etc root/dev more/etc; ln -s /etc root/up; mknod root/dev/null c 1 3; tar -C root -cf archive .; \
+         mkdir in; echo mine > in/evil; tar -C in --transform 's,^,up/,' -rf archive evil",
+    );
+    let made = import(&server, "name=app", &fs::read(top.join("archive")).unwrap());
+    assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+    assert!(!std::path::Path::new("/etc/evil").exists());
+    let sandbox = server.create(r#"{"image":"app"}"#);
+    assert_eq!(server.ask("GET", &format!("{sandbox}/files/%2Fetc%2Fevil"), "").body, b"mine\n");
+    assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
+}
+
+#[test]
+fn a_disk_that_becomes_full_leaves_nothing_of_an_import() {
+    let disk = SmallDisk::new();
+    let server = Server::start_below(&disk.path(), &[]);
+    // The disk below the pool gets full while the archive is spooled or unpacked.
+    let filler = disk.path().join("filler");
+    let free = |bytes: u64| {
+        let about = rustix::fs::statvfs(disk.path()).unwrap();
+        (about.f_bavail * about.f_frsize).saturating_sub(bytes)
+    };
+    assert!(
+        Command::new("fallocate")
+            .args(["-l", &free(250 << 20).to_string()])
+            .arg(&filler)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut large = Builder::new(Vec::new());
+    let body: Vec<u8> = (0..220 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    entry(&mut large, "large", EntryType::Regular, 0o644, &body, "");
+    let full =
+        server.send("POST", &format!("{ROOT}/import?name=app&disk_mb=300"), &large.into_inner().unwrap());
+    assert!(matches!(full.status, 429 | 507), "{} {}", full.status, String::from_utf8_lossy(&full.body));
+    assert_eq!(left(&server), (json!(0), 0, 0));
+    fs::remove_file(&filler).unwrap();
+    eventually("room again", || import(&server, "name=app", &root_filesystem("mark")).status == 201);
+    assert_eq!(server.ask("DELETE", &format!("{ROOT}/app"), "").status, 204);
+    drop(server);
 }
 
 /// Begins an import and sends half of its archive. It goes on while the connection is held.

@@ -8,7 +8,7 @@ const ROOT: &str = "/api/v1/sandbox-images";
 const ID: &str = "3f2a11bc-0000-4000-8000-000000000001";
 
 /// A server whose catalogue has an image `team/app:1`, whose files are not there.
-fn with_record(arguments: &[&str]) -> Server {
+pub(crate) fn with_record(arguments: &[&str]) -> Server {
     let mut server = Server::start_with(arguments);
     server.kill();
     add_record(&server, false);
@@ -181,4 +181,15 @@ fn what_no_sandbox_uses_is_removed_in_time_and_what_was_begun_is_finished() {
     add_record(&server, true);
     server.restart();
     eventually("the end of what was begun", || image(&server, ID).0 == 404);
+}
+
+#[test]
+fn the_default_image_stays_and_an_id_may_be_cut() {
+    let server = with_record(&["--set", "db_default_image=team/app:1"]);
+    let (status, found) = image(&server, &ID[..8]);
+    assert_eq!((status, &found["id"]), (200, &json!(ID)));
+    let answer = server.ask("DELETE", &format!("{ROOT}/{ID}"), "");
+    assert_eq!(answer.status, 409, "{answer:?}");
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("db_default_image"), "{answer:?}");
+    assert_eq!(image(&server, "team/app:1").0, 200);
 }

@@ -22,11 +22,17 @@ struct Install {
     host: &'static str,
 }
 
+/// A program of this machine, without which a test would try nothing.
+pub(super) fn must_be_there(program: &str) {
+    assert!(
+        Path::new(program).exists(),
+        "there is no {program} on this machine; `make setup-tests` installs it"
+    );
+}
+
 fn with_and_without(install: &Install) {
     let Install { preset, program, line, proof, host } = install;
-    if !Path::new(program).exists() {
-        return eprintln!("skipped: there is no {program} on this machine");
-    }
+    must_be_there(program);
     let server = Server::start();
     let refused = server.create(REFUSING);
     let host = server.says(&refused, host);
@@ -111,9 +117,7 @@ pub(super) fn served_package() -> (tempfile::TempDir, u16) {
 
 #[test]
 fn r_installs_in_a_sandbox_what_is_allowed_and_names_the_host_of_what_is_not() {
-    if !Path::new("/usr/bin/Rscript").exists() {
-        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
-    }
+    must_be_there("/usr/bin/Rscript");
     let (_served, port) = served_package();
 
     let server = Server::start();

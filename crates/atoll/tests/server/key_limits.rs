@@ -1,6 +1,9 @@
 //! Keys cannot climb: no key sees, makes or revokes one that is above it, and there always is an admin.
 
-use super::fixture::{KEY, Server};
+use super::{
+    fixture::{KEY, Server},
+    http,
+};
 use std::process::{Command, Output};
 
 /// A key that was made: its secret and its id.
@@ -12,8 +15,8 @@ fn make(server: &Server, by: &str, body: &str) -> (String, String) {
 }
 
 fn ids(server: &Server, by: &str) -> Vec<String> {
-    let listed = server.ask_as(by, "GET", "/api/v1/keys", "").json();
-    listed.as_array().unwrap().iter().map(|key| key["id"].as_str().unwrap().to_owned()).collect()
+    let listed = server.ask_as(by, "GET", "/api/v1/keys?page_size=200", "").json();
+    listed["items"].as_array().unwrap().iter().map(|key| key["id"].as_str().unwrap().to_owned()).collect()
 }
 
 fn revoke(server: &Server, by: &str, id: &str) -> u16 {
@@ -64,6 +67,38 @@ fn an_expiring_key_makes_and_revokes_nothing_that_outlives_it() {
         assert!(!ids(&server, &expiring).contains(&lasting));
         assert_eq!(revoke(&server, &expiring, &lasting), 404);
         assert_eq!(revoke(&server, KEY, &lasting), 200);
+    }
+}
+
+#[test]
+fn a_session_is_no_key_and_makes_none_that_lasts_for_ever() {
+    let server = Server::start();
+    let origin = format!("http://{}", server.address);
+    let own = [("Origin", origin.as_str())];
+    let sign_in = format!(r#"{{"key":"{KEY}"}}"#);
+    let signed_in = http::request(server.address, "POST", "/ui/session", &own, sign_in.as_bytes()).unwrap();
+    let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let ask = |method: &str, path: &str, body: &str| {
+        let headers = [("Cookie", cookie.as_str()), ("X-Atoll-Console", "1"), own[0]];
+        http::request(server.address, method, path, &headers, body.as_bytes()).unwrap().status
+    };
+    let secret = cookie.split_once('=').unwrap().1;
+    for _ in 0..3 {
+        // What was just looked up is cached for a moment, as a session and not as a key.
+        assert_eq!(ask("GET", "/api/v1/sandboxes", ""), 200);
+        assert_eq!(server.ask_as(secret, "GET", "/api/v1/sandboxes", "").status, 401);
+        assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").status, 200);
+        let as_cookie = format!("atoll-session={KEY}");
+        let headers = [("Cookie", as_cookie.as_str())];
+        let key = http::request(server.address, "GET", "/api/v1/sandboxes", &headers, b"").unwrap();
+        assert_eq!(key.status, 401, "a key is no session");
+    }
+    for (body, status) in [
+        (r#"{"name":"x"}"#, 403),
+        (r#"{"name":"x","expires_in_seconds":63072000}"#, 403),
+        (r#"{"name":"x","expires_in_seconds":31536000}"#, 201),
+    ] {
+        assert_eq!(ask("POST", "/api/v1/keys", body), status, "{body}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a client that does not read, or that only connects, can make the server hold.
 
 use super::fixture::{KEY, Server};
-use crate::engine::fixture::eventually;
+use crate::engine::{fixture::eventually, socket_memory::UNACCEPTED};
 use rustix::{
     net::{AddressFamily, SocketType, bind, connect, socket},
     process::{Resource, Rlimit, getrlimit, setrlimit},
@@ -70,6 +70,36 @@ fn unread_answers_hold_no_more_than_an_owner_may() {
     });
 }
 
+/// Shows twelve pictures of a megabyte each.
+const PICTURES: &str = "import os\nclass P:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(700_000)\n\
+                        for _ in range(12): display(P())";
+
+#[test]
+fn streamed_cells_that_are_not_read_hold_no_more_than_an_owner_may() {
+    let server = Server::start_with(&["--set", "http.owner_answers_mb=16"]);
+    let path = server.create("{}");
+    let body = serde_json::json!({ "code": PICTURES, "stream": true, "timeout": 300 }).to_string();
+    let run = format!("{path}/run");
+    let waiting: Vec<_> = (0..4).map(|_| unread(&server, "POST", &run, &body)).collect();
+    // Less than what a picture takes is left, and this takes more.
+    let large = "x".repeat(3 << 20);
+    let full = || server.ask("POST", "/api/v1/sandboxes", &large).status == 429;
+    eventually("the room to be taken", full);
+    drop(waiting);
+    eventually("room again", || !full());
+    // A cell that is read is whole.
+    let events = super::http::request(
+        server.address,
+        "POST",
+        &run,
+        &[("Authorization", &format!("Bearer {KEY}"))],
+        body.as_bytes(),
+    )
+    .unwrap();
+    let shown = String::from_utf8(events.body).unwrap().matches("image/png").count();
+    assert_eq!(shown, 12 + 12, "each as an event, and all at the end");
+}
+
 #[test]
 fn a_large_folder_is_listed_page_by_page() {
     let server = Server::start();
@@ -124,16 +154,15 @@ fn idle_connections_without_a_key_silence_nothing() {
 /// More than a server has room for, all of one peer.
 const FLOOD: usize = 8200;
 
-/// Lets this process and what it starts have as many files open as a flood needs; whether that is allowed.
-fn raise_open_files() -> bool {
+/// Lets this process and what it starts have as many files open as is allowed. How many connections a flood then has, and
+/// how many of them a peer may have.
+fn raise_open_files() -> (usize, usize) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let needed = 2 * FLOOD as u64;
-    if maximum.is_some_and(|most| most < needed) {
-        eprintln!("not tried: it takes {needed} open files, and {maximum:?} are allowed");
-        return false;
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: maximum.or(Some(needed)), maximum }).unwrap();
-    true
+    let allowed = maximum.unwrap_or(4 * FLOOD as u64);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum }).unwrap();
+    // The rest is for what else this process has open.
+    let flood = usize::try_from(allowed).unwrap().saturating_sub(200).min(FLOOD);
+    (flood, (flood / 2).min(4096))
 }
 
 /// A connection from this address of the machine.
@@ -146,12 +175,11 @@ fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_flood_of_idle_connections_keeps_no_other_peer_out() {
-    if !raise_open_files() {
-        return;
-    }
+    let (flood, per_peer) = raise_open_files();
     // None of them is closed for its silence while this looks.
-    let server = Server::start_with(&["--set", "http.head_timeout_seconds=600"]);
-    let idle: Vec<_> = (0..FLOOD)
+    let per_peer = format!("http.connections_per_peer={per_peer}");
+    let server = Server::start_with(&["--set", "http.head_timeout_seconds=600", "--set", &per_peer]);
+    let idle: Vec<_> = (0..flood)
         .map(|number| {
             // A queue of connections that is full costs a second, which the kernel waits before it tries again.
             if number % 64 == 0 {
@@ -175,6 +203,25 @@ fn a_flood_of_idle_connections_keeps_no_other_peer_out() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
     }
     drop(idle);
+}
+
+#[test]
+fn commands_that_are_ended_for_their_sockets_are_told_of() {
+    let server = Server::start_in("warn", &[], &[("ATOLL_METRICS_INTERVAL_SECONDS", "1")]);
+    let path = server.create(r#"{"memory_mb":64}"#);
+    let body =
+        serde_json::json!({ "command": format!("exec python3 -c \"{UNACCEPTED}\""), "timeout_seconds": 200 });
+    let ended = server.ask("POST", &format!("{path}/exec"), &body.to_string()).json();
+    assert_eq!(ended["exit_code"], 137, "{ended}");
+    eventually("its figure", || {
+        server.ask("GET", &format!("{path}/metrics"), "").json()["now"]["socket_kills"].as_u64() >= Some(1)
+    });
+    let told = || server.ask("GET", "/api/v1/events?kind=sockets_ended", "").json()["events"].clone();
+    eventually("its event", || told().as_array().is_some_and(|events| !events.is_empty()));
+    let event = told()[0].clone();
+    assert!(path.ends_with(event["sandbox_id"].as_str().unwrap()), "{event}");
+    assert!(event["reason"].as_str().unwrap().contains("sockets held more memory"), "{event}");
+    assert!(event["data"]["times"].as_u64() >= Some(1), "{event}");
 }
 
 #[test]

@@ -80,34 +80,46 @@ fn every_command_works_in_any_order_on_a_fresh_home() {
     let address = person.serve();
     person.line("doctor", "atoll doctor");
     person.look("served", DATA);
-    let session = &readme::sessions("README.md")[0];
-    let folder = person.home.join("session");
-    fs::create_dir(&folder).unwrap();
-    chown(&folder, Some(USER), Some(USER)).unwrap();
-    fs::write(folder.join("script"), readme::script(session)).unwrap();
-    chown(folder.join("script"), Some(USER), Some(USER)).unwrap();
-    person.line(
-        "session",
-        &format!("env -C {0} ATOLL_URL=http://{address} ATOLL_API_KEY={KEY} bash script", folder.display()),
-    );
+    let typed = readme::typed_commands("README.md");
+    assert!(typed.len() >= 3, "{typed:?}");
+    for (number, line) in typed.iter().enumerate() {
+        person.line(&format!("command {number}"), line);
+    }
+    let sessions = readme::sessions("README.md");
+    let folders: Vec<PathBuf> =
+        (0..sessions.len()).map(|number| person.home.join(format!("session{number}"))).collect();
+    for (number, (session, folder)) in sessions.iter().zip(&folders).enumerate() {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("script"), readme::script(session)).unwrap();
+        for own in [folder.clone(), folder.join("script")] {
+            chown(own, Some(USER), Some(USER)).unwrap();
+        }
+        let at = format!("env -C {} ATOLL_URL=http://{address} ATOLL_API_KEY={KEY}", folder.display());
+        person.line(&format!("session {number}"), &format!("{at} bash script"));
+    }
     person
         .line("keys", &format!("env ATOLL_URL=http://{address} ATOLL_API_KEY={KEY} atoll keys create mine"));
     person.line("mcp", "sh -c 'atoll mcp </dev/null'");
     person.line("run again", "atoll run -- true");
     person
-        .line("mount", "atoll run --mount session:/data -- sh -c 'stat -c %u /data; echo made >/data/made'");
+        .line("mount", "atoll run --mount session0:/data -- sh -c 'stat -c %u /data; echo made >/data/made'");
     person.line("verify", "atoll audit verify");
     person.line("down", "atoll down --purge");
     person.look("purged", "no");
     let said = person.apart.end();
-    for name in ["run", "doctor", "session", "keys", "mcp", "run again", "mount", "verify", "down"] {
+    let of_readme = (0..typed.len()).map(|number| format!("command {number}"));
+    let of_readme = of_readme.chain((0..sessions.len()).map(|number| format!("session {number}")));
+    let names = ["run", "doctor", "keys", "mcp", "run again", "mount", "verify", "down"].map(str::to_owned);
+    for name in of_readme.chain(names) {
         assert!(said.contains(&format!("{name} ended with 0\n")), "{name}: {said}");
     }
-    let made = fs::metadata(folder.join("made")).unwrap();
+    let made = fs::metadata(folders[0].join("made")).unwrap();
     assert!(made.uid() == USER && made.gid() == USER && said.contains("\n1000\n"), "{made:?} {said}");
     assert!(said.contains("HELLO\n") && said.contains("a sandbox started in"), "{said}");
-    assert!(!said.contains(" found "), "{said}");
-    readme::check(session, &folder);
+    assert!(said.contains("42\n") && !said.contains(" found "), "{said}");
+    for (session, folder) in sessions.iter().zip(&folders) {
+        readme::check(session, folder);
+    }
     let data = person.home.join(DATA);
     assert!(!data.join("server").exists() && !data.join("storage").exists());
     eventually("the end of everything", || leftovers_of(&data).is_empty());

@@ -29,6 +29,15 @@ pub(super) fn sessions(document: &str) -> Vec<Vec<(String, String)>> {
     blocks.map(read).collect()
 }
 
+/// The commands of a document that need no server: those of `atoll` in blocks whose output differs between machines.
+pub(super) fn typed_commands(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let blocks = text.split("```console\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let lines = blocks.flat_map(str::lines).filter_map(|line| line.strip_prefix("$ "));
+    let typed = lines.map(|line| line.split("  #").next().unwrap().trim().to_owned());
+    typed.filter(|line| line.starts_with("atoll ")).collect()
+}
+
 /// A session for one shell, in which each command's output goes to a file of its own.
 pub(super) fn script(session: &[(String, String)]) -> String {
     let lines = session.iter().enumerate();

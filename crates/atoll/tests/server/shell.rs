@@ -122,6 +122,12 @@ impl Person {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
+    /// Whether the program was stopped, as a shell's job control sees it.
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    }
+
     /// Waits for the end; the terminal must then be as it was.
     fn end(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
@@ -244,7 +250,9 @@ fn a_stopped_shell_gives_the_terminal_back_until_it_goes_on() {
     let mut person = Person::sits(&mut shell(&server, &sandbox, &["--command", "echo up; read x; exit $x"]));
     person.until("up");
     person.signal("TSTP");
-    crate::engine::fixture::eventually("it is as it was", || modes(&person.slave) == person.before);
+    // It gives the terminal back and then stops itself: a signal to go on in between would come too early.
+    crate::engine::fixture::eventually("it is stopped", || person.is_stopped());
+    assert_eq!(modes(&person.slave), person.before);
     person.signal("CONT");
     crate::engine::fixture::eventually("it is raw again", || person.is_raw());
     person.types("8\r");
@@ -351,6 +359,28 @@ fn a_command_runs_at_a_terminal_as_people_type_it() {
 }
 
 #[test]
+fn a_variable_of_a_command_at_a_terminal_is_in_no_command_line_and_no_audit_row() {
+    const SECRET: &str = "hunter2-of-a-terminal";
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let variable = format!("TOKEN={SECRET}");
+    let line = "echo length=${#TOKEN}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; echo end=$((1 + 1))";
+    let mut person = Person::sits(&mut at_terminal(
+        &server,
+        &["exec", "-t", "-e", &variable, id(&sandbox), "sh", "-c", line],
+    ));
+    person.until("end=2");
+    let (status, screen) = person.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(screen.contains(&format!("length={}", SECRET.len())), "{screen}");
+    assert!(!screen.contains(SECRET), "in the list of processes: {screen}");
+    let rows = server.ask("GET", "/api/v1/audit", "").json().to_string();
+    assert!(rows.contains("TOKEN") && !rows.contains(SECRET), "{rows}");
+    let execs = server.ask("GET", &format!("{sandbox}/execs"), "").json().to_string();
+    assert!(!execs.contains(SECRET), "{execs}");
+}
+
+#[test]
 fn a_prompt_edits_completes_remembers_and_continues() {
     let server = Server::start();
     let sandbox = server.create("{}");
@@ -394,6 +424,33 @@ fn a_prompt_edits_completes_remembers_and_continues() {
     person.until("n42");
     person.types_at_prompt("\x04");
     person.end();
+    for (language, next, lines) in [
+        ("node", "... ", ["function f(n) {", "return n + 7 }", "f(7000)"]),
+        ("r", "+ ", ["f <- function(n) {", "n + 7 }", "f(7000)"]),
+    ] {
+        let mut person = sits(&["--language", language]);
+        person.until("> ");
+        person.types_at_prompt(&format!("{}\r", lines[0]));
+        person.until(next);
+        person.types_at_prompt(&format!("{}\r", lines[1]));
+        person.types_at_prompt(&format!("{}\r", lines[2]));
+        person.until("7007");
+        person.types_at_prompt("\x04");
+        assert_eq!(person.end().0.code(), Some(0), "{language}");
+    }
+}
+
+#[test]
+fn pip_installs_as_people_type_it_at_a_terminal() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"egress":{"mode":"allowlist","presets":["python"]}}"#);
+    let mut person = Person::sits(&mut shell(&server, &sandbox, &[]));
+    person.types("pip install -q iniconfig && python3 -c 'import iniconfig; print(7000 + 7)'\r");
+    person.until("7007");
+    person.types("exit\r");
+    let (status, screen) = person.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(!screen.contains("externally-managed"), "{screen}");
 }
 
 #[test]

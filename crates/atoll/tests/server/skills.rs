@@ -167,6 +167,14 @@ fn forks_exports_and_rollbacks_say_which_skills_their_files_have() {
     let rolled = server.ask("POST", &format!("{sandbox}/snapshots/{snapshot}/rollback"), "");
     assert_eq!(rolled.status, 200, "{rolled:?}");
     assert_eq!(names(&server, &sandbox), ["first"]);
+    // The rollback is undone, and so the files of the second are back.
+    let before = rolled.json()["before"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(names(&server, &fork(json!({ "snapshot": before }))), ["first", "second"]);
+    let undone = server.ask("POST", &format!("{sandbox}/snapshots/{before}/rollback"), "");
+    assert_eq!(undone.status, 200, "{undone:?}");
+    assert_eq!(names(&server, &sandbox), ["first", "second"]);
+    assert_eq!(install(&server, &sandbox, &[&first, &second]), outcome(&[], &["first", "second"]));
+    server.ask("POST", &format!("{sandbox}/snapshots/{snapshot}/rollback"), "");
     assert_eq!(install(&server, &sandbox, &[&first, &second]), outcome(&["second"], &["first"]));
 }
 
@@ -272,6 +280,19 @@ fn what_is_wrong_with_a_package_is_said_and_nothing_is_left() {
     let error = &full["extraction_errors"][0];
     assert_eq!((&error["name"], &error["code"]), (&json!("large"), &json!("disk_full")), "{full}");
     assert_eq!((server.says(&sandbox, "ls -A skills"), names(&server, &sandbox)), (String::new(), vec![]));
+}
+
+#[test]
+fn a_skill_is_installed_where_commands_only_read() {
+    let server = Server::start();
+    let id = upload(
+        &server,
+        &package(&[("SKILL.md", &skill_md("tables")), ("bin/run.sh", "#!/bin/sh\necho ran\n")]),
+    );
+    let sandbox = server.create(r#"{"disk_mb":64,"filesystem":{"read_only":["/workspace"]}}"#);
+    assert_eq!(install(&server, &sandbox, &[&id]), outcome(&["tables"], &[]));
+    let seen = "skills/tables/bin/run.sh; touch skills/tables/x 2>/dev/null || echo no";
+    assert_eq!(server.says(&sandbox, seen), "ran\nno");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     fixture::{KEY, Server},
-    http,
+    http, image_imports,
 };
 use crate::engine::fixture::eventually;
 use atoll_launch_proto::Layout;
@@ -91,7 +91,43 @@ fn a_sandbox_goes_to_another_server_as_it_was() {
             rows["entries"][0]["ended"]["bytes"].as_u64() == Some(archive.len() as u64)
                 && rows["entries"][0]["ended"]["outcome"] == "ok"
         });
+        let event = kind.trim_start_matches("sandbox.").to_owned() + "ed";
+        let told = server.ask("GET", &format!("/api/v1/events?after=0&kind={event}"), "").json();
+        assert!(!told["events"].as_array().unwrap().is_empty(), "{event}: {told}");
     }
+}
+
+#[test]
+fn an_archive_names_the_content_of_its_image() {
+    let server = Server::start();
+    let images = "/api/v1/sandbox-images";
+    let put = |mark: &str| {
+        let made =
+            image_imports::import(&server, "name=box&replace=true", &image_imports::root_filesystem(mark));
+        assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+        made.json()["digest"].as_str().unwrap().to_owned()
+    };
+    let first = put("first");
+    let sandbox = server.create(r#"{"image":"box","disk_mb":64}"#);
+    let archive = export(&server, &sandbox);
+    assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
+    let imported = |archive: &[u8]| {
+        let answer = import(&server, archive);
+        assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+        let answer = answer.json();
+        let id = format!("{ID}/{}", answer["sandbox"]["id"].as_str().unwrap());
+        let image = server.ask("GET", &id, "").json()["image"].clone();
+        assert_eq!(server.ask("DELETE", &id, "").status, 204);
+        (image, answer["left_out"].clone())
+    };
+    assert_eq!(imported(&archive), (json!("box"), json!([])));
+    // Its name is another image's by now: it is found by its content, and where that is gone, this is said.
+    let second = put("second");
+    assert_eq!(imported(&archive), (json!(first), json!([])));
+    assert_eq!(server.ask("DELETE", &format!("{images}/{first}"), "").status, 204);
+    let (image, left_out) = imported(&archive);
+    let said = left_out.to_string();
+    assert!(image == "box" && said.contains(&first) && said.contains(&second), "{image} {said}");
 }
 
 #[test]
@@ -260,10 +296,33 @@ fn volumes_and_path_rules_stay_behind() {
         assert!(!archive.windows(18).any(|bytes| bytes == b"of-the-volume-4711"), "a volume's file");
         let answer = import(&server, &archive);
         assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+        let left_out = answer.json()["left_out"].to_string();
+        for said in [
+            "the volume data at /workspace/shared",
+            "path rules (read_only /workspace/fixed",
+            "blocked /home/user/.closed",
+        ] {
+            assert!(left_out.contains(said), "{said}: {left_out}");
+        }
         let copy = format!("{ID}/{}", answer.json()["sandbox"]["id"].as_str().unwrap());
         let seen = "cat own; ls shared closed; mkdir -p fixed && touch fixed/x && echo writes";
         assert_eq!(server.says(&copy, seen), "own\nclosed:\n\nshared:\nwrites");
     }
+}
+
+#[test]
+fn what_a_writable_root_loses_is_said() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64,"profile":"root"}"#);
+    server.says(&sandbox, "echo own > /opt/own");
+    let exported = server.send("GET", &format!("{sandbox}/export"), b"");
+    let told = exported.header("atoll-left-out").unwrap_or_default().to_owned();
+    assert!(told.contains("the profile root"), "{told}");
+    assert_eq!(import(&server, &exported.body).json()["left_out"], json!([told]));
+    let plain = server.create(r#"{"disk_mb":64}"#);
+    let exported = server.send("GET", &format!("{plain}/export"), b"");
+    assert_eq!(exported.header("atoll-left-out"), None);
+    assert_eq!(import(&server, &exported.body).json()["left_out"], json!([]));
 }
 
 #[test]
@@ -313,7 +372,7 @@ fn slow_readers_of_one_owner_leave_room_for_the_others() {
     let slow = [0, 1].map(slow);
     let refused = server.ask_as(&ann, "GET", &format!("{anns}/export"), "");
     let text = String::from_utf8_lossy(&refused.body).into_owned();
-    assert!(refused.status == 429 && text.contains("2 sandboxes of this owner"), "{} {text}", refused.status);
+    assert!(refused.status == 429 && text.contains("2 exports of this owner"), "{} {text}", refused.status);
     assert_eq!(server.ask_as(&bob, "GET", &format!("{bobs}/export"), "").status, 200);
     drop(slow);
     eventually("a place", || server.ask_as(&ann, "GET", &format!("{anns}/export"), "").status == 200);

@@ -1,6 +1,9 @@
 //! Volumes of owners and path rules, through the API: shared, counted, kept, and repaired after a crash.
 
-use super::fixture::{KEY, Server};
+use super::{
+    fixture::{KEY, Server},
+    image_imports,
+};
 use crate::engine::fixture::eventually;
 use atoll_launch_proto::Layout;
 use atoll_provider::{Provider, Volumes};
@@ -35,7 +38,15 @@ fn trees(server: &Server) -> usize {
 
 #[test]
 fn two_sandboxes_share_a_volume_that_outlives_them() {
-    let mut server = Server::start();
+    shared_and_kept(Server::start());
+}
+
+#[test]
+fn two_sandboxes_share_a_volume_that_outlives_them_on_plain_folders() {
+    shared_and_kept(Server::start_on_folders(&[]));
+}
+
+fn shared_and_kept(mut server: Server) {
     volume(&server, "data", 64);
     let again = server.ask("POST", "/api/v1/volumes", r#"{"name":"data"}"#);
     assert_eq!(
@@ -59,6 +70,9 @@ fn two_sandboxes_share_a_volume_that_outlives_them() {
         (Some(64), 2),
         "{one}"
     );
+    // Plain folders are not counted, and no one is told that they are empty.
+    assert_eq!(one["used_bytes"].is_null(), server.data().join("storage/dir").exists(), "{one}");
+    assert!(one.as_object().unwrap().contains_key("used_bytes"), "{one}");
     // Stopped sandboxes have it too.
     server.ask("POST", &format!("{writer}/stop"), "");
     let refused = server.ask("DELETE", "/api/v1/volumes/data", "");
@@ -89,9 +103,17 @@ fn two_sandboxes_share_a_volume_that_outlives_them() {
 
 #[test]
 fn volumes_change_while_a_sandbox_is_stopped() {
-    let server = Server::start();
-    volume(&server, "first", 32);
-    volume(&server, "second", 32);
+    changed_while_stopped(&Server::start());
+}
+
+#[test]
+fn volumes_change_while_a_sandbox_is_stopped_on_plain_folders() {
+    changed_while_stopped(&Server::start_on_folders(&[]));
+}
+
+fn changed_while_stopped(server: &Server) {
+    volume(server, "first", 32);
+    volume(server, "second", 32);
     let path = server.create(r#"{"disk_mb":64,"volumes":[{"name":"first","path":"/mnt/first"}]}"#);
     server.exec(&path, "echo 1 > /mnt/first/f");
     let change = r#"{"volumes":[{"name":"second","path":"/mnt/second"}]}"#;
@@ -115,6 +137,44 @@ fn volumes_change_while_a_sandbox_is_stopped() {
     assert_eq!(server.ask("PATCH", &path, r#"{"volumes":[]}"#).status, 200);
     assert_eq!(server.ask("DELETE", "/api/v1/volumes/second", "").status, 204);
     assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
+}
+
+#[test]
+fn a_tenants_storage_stays_when_the_other_volumes_change() {
+    let server = Server::start();
+    volume(&server, "data", 32);
+    let path = server.create(r#"{"disk_mb":64,"tenant_id":"t"}"#);
+    server.exec(&path, "echo kept > /mnt/user-data/f");
+    let tenant = server.ask("GET", &path, "").json()["volumes"][0].clone();
+    server.ask("POST", &format!("{path}/stop"), "");
+    for (change, expected) in [
+        (json!([{"name":"data","path":"/mnt/data"}]), vec![json!("/mnt/data"), json!("/mnt/user-data")]),
+        (json!([]), vec![json!("/mnt/user-data")]),
+        // Who names it decides how it is attached.
+        (json!([{"name":tenant["name"],"path":"/mnt/elsewhere"}]), vec![json!("/mnt/elsewhere")]),
+        (json!([{"name":tenant["name"],"path":"/mnt/user-data"}]), vec![json!("/mnt/user-data")]),
+    ] {
+        let changed = server.ask("PATCH", &path, &json!({"volumes": change}).to_string());
+        assert_eq!(changed.status, 200, "{changed:?}");
+        let changed = changed.json();
+        let paths: Vec<&Value> =
+            changed["volumes"].as_array().unwrap().iter().map(|one| &one["path"]).collect();
+        assert_eq!(paths, expected.iter().collect::<Vec<_>>(), "{change}");
+    }
+    let told = server.ask("GET", "/api/v1/events?after=0&kind=volumes_changed", "").json();
+    assert_eq!(told["events"].as_array().unwrap().len(), 4, "{told}");
+    // By the command line too.
+    let id = path.rsplit('/').next().unwrap();
+    let change = ["update", id, "--volume", "data:/mnt/data:ro", "--auto-snapshot", "before_exec", "--json"];
+    let (code, out, error) = server.atoll(&change);
+    assert_eq!(code, Some(0), "{error}");
+    let changed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(changed["auto_snapshot"], "before_exec");
+    assert_eq!(changed["volumes"][0], json!({"name":"data","path":"/mnt/data","read_only":true}));
+    let taken = server.ask("PATCH", &path, r#"{"volumes":[{"name":"data","path":"/mnt/user-data"}]}"#);
+    assert_eq!(taken.status, 422, "{taken:?}");
+    assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
+    assert_eq!(server.says(&path, "cat /mnt/user-data/f"), "kept");
 }
 
 #[test]
@@ -173,17 +233,17 @@ fn volumes_count_towards_tier_plan_and_machine() {
     let above = make("a", 513);
     assert_eq!((above.status, above.json()["error"]["details"]["tier"].as_str()), (403, Some("sandbox")));
     assert_eq!(make("a", 100).status, 201);
-    assert_eq!(limit(&make("b", 201)), (403, Some("disk_mb".into())));
+    assert_eq!(limit(&make("b", 201)), (429, Some("disk_mb".into())));
     assert_eq!(make("b", 100).status, 201);
     assert_eq!(limit(&make("c", 10)), (429, Some("volumes".into())));
     // The disks of sandboxes and volumes are one sum.
     assert_eq!(
         limit(&ask("POST", "/api/v1/sandboxes", json!({"disk_mb": 101}))),
-        (403, Some("disk_mb".into()))
+        (429, Some("disk_mb".into()))
     );
     assert_eq!(
         limit(&ask("PATCH", "/api/v1/volumes/b", json!({"disk_mb": 201}))),
-        (403, Some("disk_mb".into()))
+        (429, Some("disk_mb".into()))
     );
     assert_eq!(ask("PATCH", "/api/v1/volumes/b", json!({"disk_mb": 50})).json()["disk_mb"], 50);
     assert_eq!(ask("DELETE", "/api/v1/volumes/a", Value::Null).status, 204);
@@ -270,11 +330,24 @@ fn a_server_killed_while_volumes_come_and_go_leaves_none_behind() {
 
 #[test]
 fn path_rules_are_asked_for_in_a_create() {
-    let server = Server::start_with(&["--set", "warm_pool_enabled=true", "--set", "pool.min=1"]);
+    path_rules(&Server::start_with(&["--set", "warm_pool_enabled=true", "--set", "pool.min=1"]));
+}
+
+#[test]
+fn path_rules_are_asked_for_in_a_create_on_plain_folders() {
+    path_rules(&Server::start_on_folders(&["--set", "warm_pool_enabled=true", "--set", "pool.min=1"]));
+}
+
+fn path_rules(server: &Server) {
+    let pool = || server.ask("GET", "/api/v1/pool", "").json()["keys"][0].clone();
+    eventually("a full pool", || pool()["ready"] == 1);
     let path = server.create(
         r#"{"disk_mb":64,"filesystem":{"read_only":["/workspace/data"],"read_write":["/workspace/output"],
             "blocked":["/etc","/root"]}}"#,
     );
+    // A container of the pool has no rules, so it is for another sandbox.
+    assert_eq!(pool()["hits"], 0);
+    assert!(pool()["ready"].as_u64().unwrap() >= 1, "{}", pool());
     let seen =
         "touch data/x 2>/dev/null || echo no; touch output/x && echo yes; ls /etc 2>/dev/null || echo no";
     assert_eq!(server.says(&path, seen), "no\nyes\nno");
@@ -282,6 +355,20 @@ fn path_rules_are_asked_for_in_a_create() {
     assert_eq!(server.ask("PUT", &format!("{path}/files/data/f"), "1").status, 204);
     assert_eq!(server.ask("POST", &format!("{path}/fs/mkdir"), r#"{"path":"data/d"}"#).status / 100, 2);
     assert_eq!(server.says(&path, "cat data/f; echo; ls data"), "1\nd\nf");
+    let mut archive = tar::Builder::new(Vec::new());
+    image_imports::entry(&mut archive, "in/", tar::EntryType::Directory, 0o755, b"", "");
+    image_imports::entry(
+        &mut archive,
+        "in/run",
+        tar::EntryType::Regular,
+        0o755,
+        b"#!/bin/sh\necho ran\n",
+        "",
+    );
+    let archive = archive.into_inner().unwrap();
+    let put = server.send("PUT", &format!("{path}/fs/tar?path=data/from"), &archive);
+    assert_eq!(put.status / 100, 2, "{}", String::from_utf8_lossy(&put.body));
+    assert_eq!(server.says(&path, "data/from/in/run; touch data/from/x 2>/dev/null || echo no"), "ran\nno");
     server.ask("POST", &format!("{path}/stop"), "");
     assert_eq!(server.ask("PUT", &format!("{path}/files/data/g"), "2").status, 204);
     assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
@@ -325,6 +412,18 @@ fn a_refused_create_makes_no_storage_for_its_tenant() {
     let refused = server.ask("POST", "/api/v1/sandboxes", body);
     assert_eq!(refused.status, 422, "{refused:?}");
     assert_eq!(names(&server), ["mine"]);
+}
+
+#[test]
+fn a_volume_that_is_deleted_while_it_is_made_leaves_nothing() {
+    let server = Server::start();
+    for round in 0..20 {
+        thread::scope(|scope| {
+            scope.spawn(|| volume(&server, "data", 16));
+            eventually("its deletion", || server.ask("DELETE", "/api/v1/volumes/data", "").status == 204);
+        });
+        assert_eq!((names(&server).len(), trees(&server)), (0, 0), "round {round}");
+    }
 }
 
 #[test]

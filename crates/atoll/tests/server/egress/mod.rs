@@ -1,6 +1,7 @@
 //! What sandboxes reach and what they do not, through the whole of it: server, launcher, container, proxy.
 
 mod hostile;
+mod images;
 mod live;
 mod network;
 mod policy;

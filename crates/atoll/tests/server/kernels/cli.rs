@@ -60,6 +60,8 @@ fn a_session_of_lines_keeps_its_variables() {
     assert_eq!(says(&server, &["repl", id], "x"), "20\n", "the kernel stays");
     let looped = "for i in 1 2; do\necho $i\ndone\n";
     assert_eq!(says(&server, &["repl", id, "--language", "bash"], looped), "1\n2\n");
+    assert_eq!(says(&server, &["repl", id, "--language", "node"], "1 +\n41\n`a\n`.length\n"), "42\n2\n");
+    assert_eq!(says(&server, &["repl", id, "--language", "r"], "1 +\n41\nnchar('a\n')\n"), "[1] 42\n[1] 2\n");
 }
 
 #[test]

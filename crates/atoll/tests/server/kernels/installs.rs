@@ -1,8 +1,7 @@
 //! Packages: at creation and later, on the volume, and nothing that is not a name.
 
-use super::{Server, python, run, value};
+use super::{super::installs::must_be_there, Server, python, run, value};
 use serde_json::{Value, json};
-use std::path::Path;
 
 fn install(server: &Server, sandbox: &str, body: &Value) -> Value {
     let answer = server.ask("POST", &format!("{sandbox}/dependencies"), &body.to_string());
@@ -14,9 +13,7 @@ const PYTHON: &str = r#""egress":{"mode":"allowlist","presets":["python"]}"#;
 
 #[test]
 fn python_packages_come_at_creation_and_later_and_stay() {
-    if !Path::new("/usr/bin/pip3").exists() {
-        return eprintln!("skipped: there is no pip3 on this machine");
-    }
+    must_be_there("/usr/bin/pip3");
     let server = Server::start();
     let sandbox =
         server.create(&format!(r#"{{{PYTHON},"dependencies":{{"python":{{"iniconfig":"2.0.0"}}}}}}"#));
@@ -39,9 +36,7 @@ fn python_packages_come_at_creation_and_later_and_stay() {
 
 #[test]
 fn node_packages_are_found_from_everywhere() {
-    if !Path::new("/usr/bin/npm").exists() {
-        return eprintln!("skipped: there is no npm on this machine");
-    }
+    must_be_there("/usr/bin/npm");
     let server = Server::start();
     let sandbox = server.create(r#"{"egress":{"mode":"allowlist","presets":["node"]}}"#);
     assert_eq!(run(&server, &sandbox, "node", "1")["success"], true);
@@ -53,9 +48,7 @@ fn node_packages_are_found_from_everywhere() {
 
 #[test]
 fn pip_works_as_people_type_it() {
-    if !Path::new("/usr/bin/pip3").exists() {
-        return eprintln!("skipped: there is no pip3 on this machine");
-    }
+    must_be_there("/usr/bin/pip3");
     let server = Server::start();
     let sandbox = server.create(&format!("{{{PYTHON}}}"));
     let ran = server.exec(&sandbox, "pip install -q iniconfig && python3 -c 'import iniconfig'");
@@ -68,11 +61,10 @@ fn pip_works_as_people_type_it() {
         let report = python(&server, &sandbox, code);
         assert_eq!(report["success"], true, "{report}");
     };
-    if run(&server, &sandbox, "python", "import IPython")["success"] == true {
-        in_cell("!pip install -q toposort");
-        in_cell("%pip install -q ordered-set");
-        in_cell("import toposort, ordered_set");
-    }
+    in_cell("import IPython");
+    in_cell("!pip install -q toposort");
+    in_cell("%pip install -q ordered-set");
+    in_cell("import toposort, ordered_set");
 }
 
 #[test]
@@ -88,9 +80,8 @@ fn programs_that_are_installed_for_the_user_are_found() {
         assert_eq!(server.says(&sandbox, &format!("bash -lc {tool}")), from);
         assert_eq!(run(&server, &sandbox, "bash", tool)["stdout"], format!("{from}\n"));
     }
-    if Path::new("/usr/bin/npm").exists() {
-        assert_eq!(server.says(&sandbox, "npm prefix -g"), server.says(&sandbox, "echo ~/.local"));
-    }
+    must_be_there("/usr/bin/npm");
+    assert_eq!(server.says(&sandbox, "npm prefix -g"), server.says(&sandbox, "echo ~/.local"));
 }
 
 #[test]
@@ -108,9 +99,7 @@ fn what_cannot_be_installed_fails_no_creation() {
 
 #[test]
 fn r_packages_land_in_the_users_library() {
-    if !Path::new("/usr/bin/Rscript").exists() {
-        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
-    }
+    must_be_there("/usr/bin/Rscript");
     let (_served, port) = crate::server::installs::served_package();
     let server = Server::start();
     // As a machine's own repository comes in.

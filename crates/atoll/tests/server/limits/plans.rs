@@ -56,21 +56,21 @@ fn sandboxes_in_all_and_their_disks_count_while_they_are_stopped() {
     let answer = server.ask_as(&ann, "POST", ROOT, r#"{"disk_mb":41}"#);
     let when = "when one of them is removed, or with a smaller disk_mb";
     let wanted = json!({"field": "disk_mb", "limit": "disk_mb", "plan": "free", "asked": 41, "used": 60,
-        "allowed": 100, "when": when});
-    assert_eq!(refused(&answer, 403, "permission_denied"), wanted);
+        "allowed": 100, "when": when, "retry_after_seconds": 5});
+    assert_eq!(refused(&answer, 429, "limit_exceeded"), wanted);
     let answer = server.ask_as(&ann, "PATCH", &first, r#"{"disk_mb":101}"#);
     let wanted = json!({"field": "disk_mb", "limit": "disk_mb", "plan": "free", "asked": 101, "used": 0,
         "allowed": 100, "when": when});
     assert_eq!(refused(&answer, 403, "permission_denied"), wanted);
     assert_eq!(server.ask_as(&ann, "PATCH", &first, r#"{"disk_mb":100}"#).status, 200);
-    assert_eq!(server.ask_as(&ann, "POST", ROOT, r#"{"disk_mb":40}"#).status, 403);
+    assert_eq!(server.ask_as(&ann, "POST", ROOT, r#"{"disk_mb":40}"#).status, 429);
     assert_eq!(server.ask_as(&ann, "PATCH", &first, r#"{"disk_mb":60}"#).status, 200);
     let second = created(&server, &ann, r#"{"disk_mb":40}"#);
     server.ask_as(&ann, "POST", &format!("{second}/stop"), "");
     let answer = server.ask_as(&ann, "POST", ROOT, r#"{"disk_mb":16}"#);
     let wanted = json!({"limit": "sandboxes", "plan": "free", "used": 2, "allowed": 2,
-        "when": "when one of them is removed"});
-    assert_eq!(refused(&answer, 403, "permission_denied"), wanted);
+        "when": "when one of them is removed", "retry_after_seconds": 5});
+    assert_eq!(refused(&answer, 429, "limit_exceeded"), wanted);
     assert_eq!(server.ask_as(&ann, "DELETE", &second, "").status, 204);
     created(&server, &ann, r#"{"disk_mb":40}"#);
 }

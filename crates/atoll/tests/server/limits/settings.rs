@@ -99,6 +99,10 @@ fn a_wrong_change_changes_nothing() {
             json!({"atoll": {"images": {"unused_retention_seconds": 0}}}),
             "atoll.images.unused_retention_seconds",
         ),
+        (
+            json!({"atoll": {"images": {"pull_on_use_registries": ["no host"]}}}),
+            "atoll.images.pull_on_use_registries",
+        ),
         (json!({"k8s_namespace": "x"}), "k8s_namespace"),
         (json!({"atoll": {"admission": {"wait_seconds": 601}}}), "atoll.admission.wait_seconds"),
         (json!({"atoll": {"admission": {"no_such": 1}}}), "atoll.admission.no_such"),

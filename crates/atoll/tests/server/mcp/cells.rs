@@ -131,6 +131,23 @@ fn an_interpreter_that_died_and_a_session_that_was_collected_are_told_of() {
     assert_eq!(logged(&mut stdio), Vec::<String>::new(), "below the level");
 }
 
+#[test]
+fn a_killed_kernel_manager_costs_the_variables_and_not_the_session() {
+    let place = Place::new();
+    let mut stdio = place.start(&[]);
+    let session = stdio.session("python");
+    let code = |text: &str| json!({ "session_id": session, "code": text });
+    stdio.value("execute_code", code("kept = 1; open('file', 'w').write('there'); None"));
+    let kill = "pkill -9 -f '^atoll-init tool kernels'; true";
+    stdio.value("execute_terminal", json!({ "session_id": session, "command": kill }));
+    let first = stdio.call("execute_code", code("'kept' in globals()"));
+    let told = &first["structuredContent"];
+    assert_eq!(told["state_lost"], true, "{first}");
+    assert!(told["success"] == false || told["result"]["text/plain"] == "False", "{first}");
+    let read = stdio.value("execute_code", code("open('file').read()"));
+    assert_eq!(read["result"]["text/plain"], "'there'", "{read}");
+}
+
 /// Tells of itself for long.
 const SLOW: &str = "import time\nfor n in range(600):\n    print('step', n, flush=True)\n    time.sleep(0.1)";
 
@@ -193,8 +210,9 @@ fn an_answer_that_broke_off_is_fetched_later() {
     let server = Server::start();
     let mut web = Web::open(&server);
     let session = web.session("python");
-    let arguments = json!({ "session_id": session, "code": "import time; time.sleep(3); 'late'" });
-    let params = json!({ "name": "execute_code", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    let arguments = json!({ "session_id": session, "command": "sleep 3; echo late" });
+    let params =
+        json!({ "name": "execute_terminal", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let (id, mut events) = web.start("tools/call", params);
     assert_eq!(events.next().unwrap()["method"], "notifications/progress");
     let last = events.last.clone().unwrap();
@@ -206,5 +224,5 @@ fn an_answer_that_broke_off_is_fetched_later() {
             break message;
         }
     };
-    assert_eq!(answer["result"]["structuredContent"]["result"]["text/plain"], "'late'");
+    assert_eq!(answer["result"]["structuredContent"]["stdout"], "late\n");
 }

@@ -8,10 +8,11 @@ use super::{
         sessions::Thread,
     },
     Wire,
-    web::{ACCEPT, JSON, PATH, Web},
+    web::{ACCEPT, Events, JSON, PATH, Web},
 };
 use crate::engine::fixture::eventually;
 use serde_json::json;
+use std::process::Command;
 
 fn call(tool: &str, arguments: serde_json::Value) -> serde_json::Value {
     json!({ "name": tool, "arguments": arguments })
@@ -58,21 +59,52 @@ fn an_answer_alone_is_json_however_large() {
     assert!(answer.body.len() < 2_100_000, "it is there once: {} bytes", answer.body.len());
 }
 
+/// A process that stands still.
+struct Frozen(String);
+
+impl Frozen {
+    fn new(process: u32) -> Self {
+        let process = process.to_string();
+        assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
+        Self(process)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
+    }
+}
+
 #[test]
 fn what_changed_is_told_before_the_answer() {
     let server = Server::start();
+    let mut web = Web::open_as(&server, KEY, Some("shared"));
+    let session = web.session("python");
+    web.value("execute_terminal", json!({ "session_id": session, "command": "echo hi >a" }));
+    // Many, so that a server which answers first still has some to tell.
+    let others: Vec<Web<'_>> = (0..16).map(|_| Web::open_as(&server, KEY, Some("shared"))).collect();
+    let mut heard: Vec<Events> = others.iter().map(|other| other.listen(&[])).collect();
+    web.value("export_files", json!({ "session_id": session, "files": { "source": "a" } }));
+    // What was not sent when the answer came is not sent now either.
+    let _frozen = Frozen::new(server.child.id());
+    for events in &mut heard {
+        let note = events.next().expect("the note");
+        assert_eq!(note["method"], "notifications/resources/list_changed");
+    }
+}
+
+#[test]
+fn a_picture_is_json_also_where_progress_is_wanted() {
+    let server = Server::start();
     let mut web = Web::open(&server);
     let session = web.session("python");
-    let mut heard = web.listen(&[]);
-    web.value("execute_terminal", json!({ "session_id": session, "command": "echo hi >a" }));
-    web.value("export_files", json!({ "session_id": session, "files": { "source": "a" } }));
-    // It was sent when the answer came, and needs nothing more from the server.
-    loop {
-        let note = heard.next().expect("the note");
-        if note["method"] == "notifications/resources/list_changed" {
-            break;
-        }
-    }
+    let shows = "import os, time\ntime.sleep(1.5)\nclass P:\n    def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(1_500_000)\ndisplay(P())";
+    let mut params = call("execute_code", json!({ "session_id": session, "code": shows }));
+    params["_meta"] = json!({ "progressToken": 1 });
+    let answer = web.post(&json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params }));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.json()["result"]["content"][1]["type"], "image");
 }
 
 #[test]

@@ -128,6 +128,11 @@ impl Stdio {
         self.next
     }
 
+    /// What came before the last answer and no request waited for.
+    pub(super) fn notes_before(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.notes)
+    }
+
     /// The next message, whatever it is; none at the end.
     pub(super) fn next(&mut self) -> Option<Value> {
         let message = self.lines.recv_timeout(PATIENCE).ok()?;

@@ -35,6 +35,18 @@ fn what_a_model_writes_arrives_byte_for_byte() {
 }
 
 #[test]
+fn an_import_over_a_file_that_is_read_only_says_what_a_model_can_do() {
+    let server = Server::start();
+    let thread = Thread::new(&server, "t1");
+    let id = thread.create(&json!({}));
+    thread.says(&id, "echo mine >kept; chmod 444 kept");
+    let done = thread.import(&id, json!([{ "file_name": "kept", "file_content": "theirs" }]));
+    let error = done["files"][0]["error"].as_str().unwrap();
+    assert!(error.contains("chmod u+w") && !error.contains("overwrite"), "{done}");
+    assert_eq!(thread.says(&id, "cat kept"), "mine");
+}
+
+#[test]
 fn only_what_is_exported_is_downloaded() {
     let server = Server::start();
     let thread = Thread::new(&server, "t1");

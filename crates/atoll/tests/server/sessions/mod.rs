@@ -6,6 +6,7 @@ mod files;
 mod hosts;
 mod life;
 mod limits;
+mod names;
 mod workflow;
 
 use super::{

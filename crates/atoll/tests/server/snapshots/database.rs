@@ -1,8 +1,9 @@
 //! A database under a write load: every snapshot by the API has it whole.
 
 use super::{both, keep, listed};
-use crate::engine::fixture::eventually;
+use crate::{engine::fixture::eventually, server::fixture::Server};
 use serde_json::json;
+use std::{fs, path::PathBuf, process::Command};
 
 const WRITE: &str = "
 import sqlite3
@@ -26,27 +27,80 @@ print(db.execute('pragma integrity_check').fetchall(), db.execute('select count(
       db.execute('select count(*) > 0 from t').fetchall())
 ";
 
+/// Snapshots of a sandbox whose database is written to are each whole.
+fn is_whole_in_every_snapshot(server: &Server) {
+    let sandbox = server.create(r#"{"disk_mb":300}"#);
+    let write = json!({ "arguments": ["python3", "-c", WRITE], "background": true }).to_string();
+    let begun = server.ask("POST", &format!("{sandbox}/exec"), &write);
+    assert!(begun.status / 100 == 2, "{begun:?}");
+    let rows = "python3 -c \"import sqlite3; print(sqlite3.connect('db').execute('select max(pair) from t').fetchone()[0])\"";
+    eventually("it writes", || server.says(&sandbox, rows).parse().unwrap_or(0) > 5);
+    for number in 0..4 {
+        keep(server, &sandbox, &number.to_string());
+    }
+    for snapshot in listed(server, &sandbox) {
+        let body = json!({ "snapshot": snapshot["id"] }).to_string();
+        let fork = server.ask("POST", &format!("{sandbox}/fork"), &body);
+        assert_eq!(fork.status, 201, "{}", String::from_utf8_lossy(&fork.body));
+        let fork = format!("/api/v1/sandboxes/{}", fork.json()["id"].as_str().unwrap());
+        let check = json!({ "arguments": ["python3", "-c", CHECK] }).to_string();
+        let said = server.ask("POST", &format!("{fork}/exec"), &check).json();
+        assert_eq!(said["stdout"], "[('ok',)] [(0,)] [(1,)]\n", "{said}");
+        assert_eq!(server.ask("DELETE", &fork, "").status, 204);
+    }
+}
+
 #[test]
 fn a_database_that_is_written_to_is_whole_in_every_snapshot() {
     for server in both(&[]) {
-        let sandbox = server.create("{}");
-        let write = json!({ "arguments": ["python3", "-c", WRITE], "background": true }).to_string();
-        let begun = server.ask("POST", &format!("{sandbox}/exec"), &write);
-        assert!(begun.status / 100 == 2, "{begun:?}");
-        let rows = "python3 -c \"import sqlite3; print(sqlite3.connect('db').execute('select max(pair) from t').fetchone()[0])\"";
-        eventually("it writes", || server.says(&sandbox, rows).parse().unwrap_or(0) > 5);
-        for number in 0..4 {
-            keep(&server, &sandbox, &number.to_string());
-        }
-        for snapshot in listed(&server, &sandbox) {
-            let body = json!({ "snapshot": snapshot["id"] }).to_string();
-            let fork = server.ask("POST", &format!("{sandbox}/fork"), &body);
-            assert_eq!(fork.status, 201, "{}", String::from_utf8_lossy(&fork.body));
-            let fork = format!("/api/v1/sandboxes/{}", fork.json()["id"].as_str().unwrap());
-            let check = json!({ "arguments": ["python3", "-c", CHECK] }).to_string();
-            let said = server.ask("POST", &format!("{fork}/exec"), &check).json();
-            assert_eq!(said["stdout"], "[('ok',)] [(0,)] [(1,)]\n", "{said}");
-            assert_eq!(server.ask("DELETE", &fork, "").status, 204);
-        }
+        is_whole_in_every_snapshot(&server);
     }
+}
+
+/// A disk with btrfs and classic quotas, as kernels before 6.7 have them.
+struct ClassicDisk(tempfile::TempDir);
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+}
+
+impl ClassicDisk {
+    fn new() -> Self {
+        let disk = Self(tempfile::Builder::new().prefix("atoll-classic-").tempdir().unwrap());
+        fs::File::create(disk.file()).unwrap().set_len(16 << 30).unwrap();
+        fs::create_dir(disk.path()).unwrap();
+        let (file, path) = (disk.file(), disk.path());
+        let (file, path) = (file.to_str().unwrap(), path.to_str().unwrap());
+        run("mkfs.btrfs", &["-q", file]);
+        run("mount", &["-o", "loop", file, path]);
+        run("btrfs", &["quota", "enable", path]);
+        run("btrfs", &["quota", "rescan", "-w", path]);
+        disk
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("disk.img")
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("disk")
+    }
+}
+
+impl Drop for ClassicDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+#[test]
+fn the_same_with_classic_quotas_and_the_disk_is_sound_afterwards() {
+    let disk = ClassicDisk::new();
+    let server = Server::start_below(&disk.path(), &[]);
+    is_whole_in_every_snapshot(&server);
+    drop(server);
+    run("umount", &[disk.path().to_str().unwrap()]);
+    run("btrfs", &["check", "--readonly", disk.file().to_str().unwrap()]);
 }

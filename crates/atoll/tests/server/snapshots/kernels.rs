@@ -13,7 +13,7 @@ fn run(server: &Server, sandbox: &str, code: &str) -> Value {
 }
 
 /// What an expression is in the sandbox's Python kernel.
-fn value(server: &Server, sandbox: &str, expression: &str) -> String {
+pub(super) fn value(server: &Server, sandbox: &str, expression: &str) -> String {
     run(server, sandbox, expression)["result"]["text/plain"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -24,6 +24,12 @@ fn keep(server: &Server, sandbox: &str) -> String {
     let made = made.json();
     assert_eq!(made["kernels"].as_array().unwrap().len(), 1, "{made}");
     format!("{sandbox}/snapshots/{}", made["id"].as_str().unwrap())
+}
+
+/// The same after some code ran.
+pub(super) fn keep_with(server: &Server, sandbox: &str, code: &str) -> String {
+    run(server, sandbox, code);
+    keep(server, sandbox)
 }
 
 fn roll_back(server: &Server, snapshot: &str) -> Value {
@@ -131,4 +137,35 @@ fn the_checkpoints_of_a_snapshot_go_with_it() {
     assert!(kernels().contains(&format!("snapshot {id}")), "{}", kernels());
     assert_eq!(server.ask("DELETE", &first, "").status, 204);
     eventually("its checkpoint is gone", || !kernels().contains(id));
+}
+
+/// Folders in folders, more than are walked while a container is frozen.
+const NEST: &str = "mkdir -p $(printf 'd/%.0s' $(seq 250))";
+
+#[test]
+fn kernels_are_lost_where_the_files_cannot_be_rolled_back_in_place_and_that_is_said() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    assert_eq!(server.exec(&sandbox, NEST)["exit_code"], 0);
+    run(&server, &sandbox, "x = 1\nopen('/workspace/f', 'w').write('one')");
+    let first = keep(&server, &sandbox);
+    run(&server, &sandbox, "x = 2\nopen('/workspace/f', 'w').write('two')");
+    let container = server.ask("GET", &sandbox, "").json()["container_id"].clone();
+    let answer = server.ask("POST", &format!("{first}/rollback"), r#"{"kernels":true}"#);
+    let error = answer.json()["error"].clone();
+    assert_eq!((answer.status, &error["code"]), (409, &json!("kernel_died")), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("the files were rolled back"), "{error}");
+    // The files are those of the snapshot, in another container that runs.
+    let shown = server.ask("GET", &sandbox, "").json();
+    assert_eq!(shown["status"], "running", "{shown}");
+    assert_ne!(shown["container_id"], container);
+    assert_eq!(server.says(&sandbox, "cat f; find d -type d | wc -l"), "one250");
+    assert_eq!(value(&server, &sandbox, "'x' in globals()"), "False");
+    // What was before is kept, and the way back is open.
+    let before = listed(&server, &sandbox)[0].clone();
+    assert_eq!(before["kind"], "before_rollback", "{before}");
+    super::roll_back(&server, &format!("{sandbox}/snapshots/{}", before["id"].as_str().unwrap()));
+    assert_eq!(server.says(&sandbox, "cat f"), "two");
+    let rows = server.ask("GET", "/api/v1/audit?kind=snapshot.rollback", "").json();
+    assert_eq!(rows["entries"].as_array().unwrap().len(), 2, "{rows}");
 }

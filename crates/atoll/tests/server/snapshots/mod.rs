@@ -2,7 +2,9 @@
 
 mod automatic;
 mod database;
+mod exported;
 mod forks;
+mod full;
 mod kernels;
 mod killed;
 mod rollbacks;
@@ -146,12 +148,20 @@ fn a_sandbox_has_its_share_of_snapshots_and_no_more() {
     let kinds =
         |all: Vec<Value>| all.iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(kinds(listed(&server, &sandbox)), ["before_rollback", "before_rollback", "manual"]);
-    // What no request made gives way to what one asks for.
+    // What undoes a rollback gives way to no snapshot that a request makes.
+    assert_eq!(refused(&server, "POST", &format!("{sandbox}/snapshots"), "{}", 429), "limit_exceeded");
+    for one in listed(&server, &sandbox).iter().filter(|one| one["kind"] == "before_rollback") {
+        let path = format!("{sandbox}/snapshots/{}", one["id"].as_str().unwrap());
+        assert_eq!(server.ask("DELETE", &path, "").status, 204);
+    }
     keep(&server, &sandbox, "b");
     let last = keep(&server, &sandbox, "c");
     assert_eq!(kinds(listed(&server, &sandbox)), ["manual", "manual", "manual"]);
-    assert_eq!(refused(&server, "POST", &format!("{sandbox}/snapshots"), "{}", 429), "limit_exceeded");
     assert_eq!(refused(&server, "POST", &format!("{first}/rollback"), "", 429), "limit_exceeded");
+    assert_eq!(server.ask("PATCH", &sandbox, r#"{"auto_snapshot":"before_exec"}"#).status, 200);
+    let refused = server.ask("POST", &format!("{sandbox}/exec"), r#"{"command":"true"}"#);
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 429 && text.contains("delete one first, or turn auto_snapshot off"), "{text}");
     assert_eq!(server.ask("DELETE", &last, "").status, 204);
     keep(&server, &sandbox, "d");
 }
