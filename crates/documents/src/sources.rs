@@ -1,5 +1,6 @@
 //! What documents can name: the files of the repository, its tests, and the rows of its benchmark. Tests are found
-//! by reading the sources line by line, which rustfmt makes regular, so nothing has to be compiled for it.
+//! by reading the sources line by line, which rustfmt makes regular, so nothing has to be compiled for it. Those of the
+//! SDKs and of the console are functions of pytest, and calls of node:test whose names have underscores here for blanks.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +9,7 @@ use std::{
 };
 
 /// Folders that hold what was built or fetched.
-const SKIPPED: [&str; 5] = [".git", ".schemathesis", ".work", "node_modules", "target"];
+const SKIPPED: [&str; 6] = [".git", ".schemathesis", ".work", "dist", "node_modules", "target"];
 
 /// The files, tests and benchmark rows of a repository.
 #[derive(Debug, Default)]
@@ -41,6 +42,10 @@ impl Sources {
             if within.starts_with("bench/src") {
                 self.rows.extend(literals(&text));
             }
+        } else if let Ok(within) = path.strip_prefix("sdks") {
+            self.tests.extend(script_tests(within, &text));
+        } else if path.starts_with("ui") {
+            self.tests.extend(script_tests(path, &text));
         }
         self.texts.push((path.to_path_buf(), text));
     }
@@ -70,7 +75,7 @@ impl Sources {
                     self.files.insert(path.clone());
                     self.walk(root, &path)?;
                 }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") || is_script_test(&path) {
                 let text = fs::read_to_string(root.join(&path))?;
                 self.take(&path, text);
             } else {
@@ -120,6 +125,27 @@ fn tests(within: &Path, text: &str) -> Vec<String> {
     found
 }
 
+/// Whether a file holds tests of an SDK or of the console.
+fn is_script_test(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (python, node) = (name.starts_with("test_") && name.ends_with(".py"), name.ends_with(".test.ts"));
+    (path.starts_with("sdks") || path.starts_with("ui/tests")) && (python || node)
+}
+
+/// The tests of a file at `within`, relative to `sdks`, or to the root for the console.
+fn script_tests(within: &Path, text: &str) -> Vec<String> {
+    let path = within.with_extension("").with_extension("");
+    let module = path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("::");
+    let name = |line: &str| {
+        let code = line.trim_start();
+        let python = code.strip_prefix("async ").unwrap_or(code).strip_prefix("def test_");
+        let python = python.and_then(|rest| Some(format!("test_{}", rest.split_once('(')?.0)));
+        let node = || Some(code.strip_prefix("test(\"")?.split_once('"')?.0.replace(' ', "_"));
+        python.or_else(node)
+    };
+    text.lines().filter_map(name).map(|name| format!("{module}::{name}")).collect()
+}
+
 fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
@@ -158,8 +184,24 @@ mod tests {
             "pub(super) async fn a_check() {}\nfn helper() {}".to_owned(),
         );
         sources.take(Path::new("crates/bench/src/row.rs"), "row(\"memory, {count} live\")".to_owned());
-        let expected =
-            ["core::exec::below", "core::exec::tests::inside", "provider::conformance::work::a_check"];
+        sources.take(
+            Path::new("sdks/python/tests/test_x.py"),
+            "def test_one(a: int) -> None:\nasync def test_two() -> None:\ndef helper() -> None:".to_owned(),
+        );
+        sources.take(
+            Path::new("sdks/typescript/test/y.test.ts"),
+            "  test(\"is run once, not twice\", async () => {".to_owned(),
+        );
+        sources.take(Path::new("ui/tests/list.test.ts"), "test(\"a row opens\", async () => {".to_owned());
+        let expected = [
+            "core::exec::below",
+            "core::exec::tests::inside",
+            "provider::conformance::work::a_check",
+            "python::tests::test_x::test_one",
+            "python::tests::test_x::test_two",
+            "typescript::test::y::is_run_once,_not_twice",
+            "ui::tests::list::a_row_opens",
+        ];
         assert!(sources.tests.iter().eq(expected), "{:?}", sources.tests);
         assert!(sources.rows.iter().eq(["memory, {count} live"]));
         assert!(sources.files.contains(Path::new("crates/core/src")));
