@@ -5,7 +5,7 @@ use crate::{FAULT, cli, own, run_image, run_mount, run_network::Network};
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
 };
-use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_types::{Error, ErrorCode, ExecId, Isolation, Limits, Profile, Result, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
@@ -53,10 +53,12 @@ async fn run_in(
     options: &cli::Run,
     own: Option<&own::Own>,
 ) -> Result<u8> {
-    let provider = NativeProvider::new(ensure_launcher(launch).await?.client);
+    let Started { client, visit, .. } = ensure_launcher(launch).await?;
+    let provider = NativeProvider::new(client);
     let id = spec.id;
     // The sandbox ends with this process, however that ends.
     let (container, held) = provider.create_held(spec).await?;
+    drop(visit);
     // Before the command starts, so that none of its connections is lost.
     let served = match network {
         Some(network) => Some(network.serve(&container).await?),

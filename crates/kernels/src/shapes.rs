@@ -179,6 +179,29 @@ pub enum RequestKind {
     },
 }
 
+impl RequestKind {
+    /// Whether a kernel manager that gets it twice does what it does for one: what it makes has an id of the host's.
+    #[must_use]
+    pub fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::Start(_)
+            | Self::Execute(_)
+            | Self::Follow { .. }
+            | Self::Interrupt { cell: Some(_), .. }
+            | Self::Complete { .. }
+            | Self::List
+            | Self::Fork(_)
+            | Self::Configure { .. } => true,
+            Self::Interrupt { cell: None, .. }
+            | Self::Restart { .. }
+            | Self::Delete { .. }
+            | Self::Checkpoint { .. }
+            | Self::Rollback { .. }
+            | Self::DropCheckpoint { .. } => false,
+        }
+    }
+}
+
 /// A new kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

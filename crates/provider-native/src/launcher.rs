@@ -68,6 +68,11 @@ impl LauncherClient {
         let _ = self.patience.set(patience);
     }
 
+    /// Opens a connection and sends nothing.
+    pub(crate) async fn visit(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(&self.socket).await
+    }
+
     /// Sends a request, and waits for the reply.
     pub async fn ask(&self, request: Request) -> Result<LauncherReply> {
         self.ask_with(request).await.map(|(reply, _)| reply)

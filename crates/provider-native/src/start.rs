@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
     sync::Arc,
 };
-use tokio::process::Command;
+use tokio::{net::UnixStream, process::Command};
 
 /// How to start a launcher.
 #[derive(Debug, Clone)]
@@ -32,29 +32,40 @@ pub struct Started {
     pub client: Arc<LauncherClient>,
     /// Whether it was started just now, or would have ended by itself and was just made to stay.
     pub new: bool,
+    /// An open connection: while it is there, and until the launcher gives up waiting for its request, an ephemeral launcher does
+    /// not end for want of work. Drop it once a container exists.
+    pub visit: Option<Arc<UnixStream>>,
+}
+
+/// A connection without a request, to a launcher that may end by itself.
+async fn visit(client: &LauncherClient, options: &LaunchOptions) -> Option<Arc<UnixStream>> {
+    if options.ephemeral { client.visit().await.ok().map(Arc::new) } else { None }
 }
 
 /// Finds the instance's launcher or starts one.
 pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     if let Ok(data) = options.data_dir.canonicalize() {
         let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
+        // Before the request that finds it, so that it cannot end in between.
+        let visit = visit(&client, options).await;
         if let Ok(hello) = client.ask(Request::Hello).await
             && (options.ephemeral || stays(&client, options).await)
         {
             let new = !options.ephemeral && matches!(hello, LauncherReply::Hello(found) if found.ephemeral);
-            return Ok(Started { client, new });
+            return Ok(Started { client, new, visit });
         }
     }
     start(options).await?;
     let data = options.data_dir.canonicalize().map_err(|e| cannot(format!("the data folder: {e}")))?;
     let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
+    let visit = visit(&client, options).await;
     match client.ask(Request::Hello).await {
         Err(_) if is_anothers(&data) => {
             let message = format!("{} belongs to another user; use sudo or --data-dir", data.display());
             Err(Error::new(ErrorCode::PermissionDenied, message))
         }
         Err(error) => Err(error),
-        Ok(_) => Ok(Started { client, new: true }),
+        Ok(_) => Ok(Started { client, new: true, visit }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use atoll_provider::{Command as Inside, ContainerSpec, Provider};
-use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_types::{Error, Profile, Result};
 use std::{
     io::{self, IsTerminal},
@@ -37,7 +37,8 @@ async fn trial(data_dir: &Path) -> Result<Vec<Finding>> {
         ephemeral: true,
         extra: Vec::new(),
     };
-    let provider = NativeProvider::new(ensure_launcher(&options).await?.client);
+    let Started { client, visit, .. } = ensure_launcher(&options).await?;
+    let provider = NativeProvider::new(client);
     let report = provider.report().await?;
     let quota = match report.quota.as_str() {
         "none" => Finding::lacking(
@@ -53,6 +54,7 @@ async fn trial(data_dir: &Path) -> Result<Vec<Finding>> {
     let id = spec.id;
     let began = Instant::now();
     let (container, _held) = provider.create_held(spec).await?;
+    drop(visit);
     let started = began.elapsed();
     let finished = container.guest().run(&Inside::new(["true"])).await?;
     let ran = began.elapsed() - started;

@@ -99,15 +99,15 @@ const NEW_LAUNCHER: &str = "ATOLL_NEW_LAUNCHER";
 pub(crate) async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<Started> {
     let options =
         LaunchOptions { data_dir: config.data_dir.clone(), client_uids, ephemeral: false, extra: Vec::new() };
-    let Started { client, new } = ensure_launcher(&options).await?;
+    let Started { client, new, visit } = ensure_launcher(&options).await?;
     if let Some(patience) = config.launcher_patience {
         client.wait_at_most(patience);
     }
-    Ok(Started { client, new: new || std::env::var_os(NEW_LAUNCHER).is_some() })
+    Ok(Started { client, visit, new: new || std::env::var_os(NEW_LAUNCHER).is_some() })
 }
 
 /// Ends a launcher that was started for a server that could not start, unless it found live containers.
-async fn end_new(Started { client, new }: &Started) {
+async fn end_new(Started { client, new, .. }: &Started) {
     if *new
         && matches!(client.ask(Request::List).await, Ok(LauncherReply::Containers(found)) if found.is_empty())
     {

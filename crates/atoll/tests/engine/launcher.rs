@@ -1,17 +1,18 @@
 //! The launcher as its clients meet it: who may ask, and that nobody holds anybody up.
 
-use super::fixture::{Instance, options, says, spec};
+use super::fixture::{Instance, data_folder, eventually, leftovers_of, options, says, spec};
 use atoll_launch_proto::{
     Envelope, Family, HEADER, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_REQUEST, Request,
     SocketsRequest, decode, encode, frame_length,
 };
 use atoll_provider::Provider;
-use atoll_provider_native::ensure_launcher;
+use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_types::ErrorCode;
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
     process::Command,
+    time::Duration,
 };
 
 fn exchange(stream: &mut UnixStream, frame: &[u8]) -> Option<LauncherAnswer> {
@@ -104,6 +105,28 @@ async fn a_second_launcher_finds_the_first() {
     let ran = Command::new(helper).arg("--data-dir").arg(instance.data()).output().unwrap();
     assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(0), &b"running\n"[..]));
     assert_eq!(instance.launcher_pids(), pids);
+}
+
+/// Commands that follow one another find a launcher that is about to end; a busy machine makes them slow.
+#[tokio::test]
+async fn an_ephemeral_launcher_waits_for_the_container_of_its_caller() {
+    let folder = data_folder(&std::env::temp_dir());
+    let options = LaunchOptions { ephemeral: true, ..options(folder.path(), &[]) };
+    let create = async |started: Started| {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let made = NativeProvider::new(started.client).create_held(spec("default")).await.unwrap();
+        drop(started.visit);
+        made
+    };
+    let first = ensure_launcher(&options).await.unwrap();
+    assert!(first.new);
+    let container = create(first).await;
+    let second = ensure_launcher(&options).await.unwrap();
+    assert!(!second.new);
+    // The launcher has no work now, but a visitor.
+    drop(container);
+    drop(create(second).await);
+    eventually("the end of the launcher", || leftovers_of(folder.path()).is_empty());
 }
 
 #[tokio::test]

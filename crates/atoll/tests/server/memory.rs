@@ -8,8 +8,9 @@ use rustix::{
 };
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -98,6 +99,31 @@ fn streamed_cells_that_are_not_read_hold_no_more_than_an_owner_may() {
     .unwrap();
     let shown = String::from_utf8(events.body).unwrap().matches("image/png").count();
     assert_eq!(shown, 12 + 12, "each as an event, and all at the end");
+}
+
+/// The kernel manager's output is bounded; where the server is slow, the answer to a request may be dropped with it.
+#[test]
+fn an_answer_that_is_lost_in_a_flood_is_asked_for_again() {
+    let server = Server::start();
+    let path = server.create("{}");
+    server.ask("POST", &format!("{path}/run"), r#"{"code":"1"}"#);
+    let body = serde_json::json!({ "code": PICTURES, "stream": true, "timeout": 300 }).to_string();
+    let flood: Vec<_> = (0..6).map(|_| unread(&server, "POST", &format!("{path}/run"), &body)).collect();
+    let kernel = unread(&server, "POST", &format!("{path}/kernels"), r#"{"language":"python"}"#);
+    thread::sleep(Duration::from_millis(100));
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &server.child.id().to_string()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    // Long enough for the flood to be more than what is kept.
+    thread::sleep(Duration::from_secs(8));
+    signal("-CONT");
+    drop(flood);
+    let mut answer = String::new();
+    BufReader::new(kernel).read_line(&mut answer).unwrap();
+    assert!(answer.contains("201"), "{answer}");
+    let kernels = server.ask("GET", &format!("{path}/kernels"), "").json();
+    assert_eq!(kernels.as_array().map(Vec::len), Some(2), "{kernels}");
 }
 
 #[test]

@@ -167,11 +167,31 @@ impl Link {
         self.talk().over.is_some()
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks, and waits for the answer. Where that is lost, a request that may be repeated is sent again.
     pub(super) async fn ask(&self, ask: RequestKind) -> Result<Answer> {
+        let asked = async {
+            let mut repeated = false;
+            loop {
+                match self.ask_once(&ask).await? {
+                    // The cell was taken by the request whose answer was lost, which is this caller's too.
+                    Some(Answer::Queued { .. }) if repeated && matches!(ask, RequestKind::Execute(_)) => {
+                        return Ok(Answer::Queued { joined: false });
+                    }
+                    Some(answer) => return Ok(answer),
+                    None if ask.may_be_repeated() => repeated = true,
+                    None => return Err(Error::new(ErrorCode::Unavailable, "the answer got lost; ask again")),
+                }
+            }
+        };
+        let late = |_| Error::new(ErrorCode::Timeout, "the sandbox's kernels do not answer");
+        tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+    }
+
+    /// The answer to one request; none where it is among bytes that were lost.
+    async fn ask_once(&self, ask: &RequestKind) -> Result<Option<Answer>> {
         let tag = ExecId::random();
-        let mut line =
-            serde_json::to_vec(&Request { tag, ask }).map_err(|e| Error::internal(e.to_string()))?;
+        let request = Request { tag, ask: ask.clone() };
+        let mut line = serde_json::to_vec(&request).map_err(|e| Error::internal(e.to_string()))?;
         line.push(b'\n');
         let gone = || Error::new(ErrorCode::Unavailable, "the sandbox's kernels do not answer");
         let (sender, answer) = oneshot::channel();
@@ -184,12 +204,9 @@ impl Link {
             talk.requests.clone().ok_or_else(gone)?
         };
         let _asked = Asked { link: self, tag };
-        let asked = async {
-            requests.send((tag, line)).await.map_err(|_| gone())?;
-            answer.await.map_err(|_| gone())?
-        };
-        let late = |_| Error::new(ErrorCode::Timeout, "the sandbox's kernels do not answer");
-        tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+        requests.send((tag, line)).await.map_err(|_| gone())?;
+        // The sender is dropped without a word where bytes were lost.
+        answer.await.ok().transpose()
     }
 
     /// The cell with this id, which is followed from now on; and whether it was before.
@@ -271,12 +288,9 @@ impl Link {
     /// Bytes were lost: answers among them never come, and cells are asked for again.
     fn resync(self: &Arc<Self>) {
         let mut talk = self.talk();
-        let asked = std::mem::take(&mut talk.asked);
+        talk.asked.clear();
         let cells: Vec<Arc<Cell>> = talk.cells.values().map(|(_, cell)| Arc::clone(cell)).collect();
         drop(talk);
-        for sender in asked.into_values() {
-            let _ = sender.send(Err(Error::new(ErrorCode::Unavailable, "the answer got lost; ask again")));
-        }
         for cell in cells {
             cell.lose();
             let link = Arc::clone(self);
