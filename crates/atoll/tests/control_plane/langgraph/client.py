@@ -221,11 +221,23 @@ async def asynchronous():
             await client.threads.delete(id)
 
 
+def open_one_stream_at_a_time(stream):
+    """This client closes a stream that it still opens when a second subscription comes, and then waits for it for ever."""
+    opens, turn = stream._reconcile_stream, asyncio.Lock()
+
+    async def in_turn(wanted):
+        async with turn:
+            await opens(wanted)
+
+    stream._reconcile_stream = in_turn
+
+
 async def protocol():
     """Protocol v2: threads.stream of the asynchronous client."""
     client = get_client(url=url, api_key=key)
     thread = str(uuid.uuid4())
     async with client.threads.stream(thread, assistant_id="agent") as stream:
+        open_one_stream_at_a_time(stream)
         await stream.run.start(input=SAID)
         messages, tools = [], []
 
