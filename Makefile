@@ -14,6 +14,8 @@ TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 pyth
 TEST_PACKAGES += umoci skopeo docker-registry zstd mmdebstrap
 # The tests start a server of their own from its programs; the cluster that the package makes is left alone.
 TEST_PACKAGES += postgresql
+# Debian's own checkers of packages and units.
+TEST_PACKAGES += dpkg-dev lintian systemd adduser
 # Node from another source is kept: Debian's packages would conflict with it.
 TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 # Baselines of the benchmark. Without them it prints its figures alone and says so.
@@ -52,7 +54,7 @@ TEST_LANGGRAPH_SERVER := --legacy-peer-deps @langchain/langgraph-api@1.5.1 @lang
 UNIT := provider-process types guest-proto front-grpc launch-proto provider documents core front-rest front-mcp tool-sessions http agent client
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help ui console-or-not console-tests serve setup python build release dist test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm sdks sdks-quick images grpc-tools langgraph-tools forks
+.PHONY: help ui console-or-not console-tests serve setup python build release dist deb test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm sdks sdks-quick images grpc-tools langgraph-tools forks
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +70,11 @@ release: ## build the programs with optimisation, in target/release
 
 dist: ## build the binaries and the benchmark with full optimisation in target/dist
 	cargo build --profile dist -p atoll -p atoll-launch -p atoll-bench --bins
+
+deb: dist ## pack the programs as a Debian package in target/deb
+	@$(MAKE) --no-print-directory setup-tests TEST_PACKAGES=dpkg-dev
+	mkdir -p target/deb
+	scripts/package-deb target/dist target/deb
 
 test: setup-tests python contract-tools conformance-suite inspector grpc-tools langgraph-tools ui nextest lint ## run all tests and checks, as CI does
 	cargo build --workspace --bins

@@ -6,7 +6,7 @@ use crate::{
     database,
     serve::{self, engine::Ground, identity},
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, passwd::User};
 use std::{io::Write, os::unix::fs::MetadataExt, path::Path};
 
 /// Makes the key and prints its secret.
@@ -21,7 +21,7 @@ pub(crate) async fn recover(data_dir: &Path) -> Result<u8> {
         std::fs::metadata(serve::folder(data_dir)).ok().filter(|_| found).ok_or_else(|| missing(()))?;
     // As the server's own user, or the server could not open what is written here.
     if rustix::process::geteuid().is_root() && database.uid() != 0 {
-        let owner = identity::Identity { uid: database.uid(), gid: database.gid() };
+        let owner = User { uid: database.uid(), gid: database.gid() };
         return Err(identity::become_user(&owner, data_dir, None));
     }
     let ground = Ground::open(data_dir, &database::of(data_dir)?).await?;

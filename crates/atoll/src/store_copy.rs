@@ -15,7 +15,7 @@ use atoll_store::{
 };
 use atoll_store_postgres::PostgresStore;
 use atoll_store_sqlite::SqliteStore;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, passwd::User};
 use std::{os::unix::fs::MetadataExt, path::Path};
 
 /// Counts what passes through.
@@ -94,7 +94,7 @@ pub(crate) async fn copy(options: &cli::StoreCopy) -> Result<u8> {
     };
     // As the server's own user, or the server could not open what is written here.
     if rustix::process::geteuid().is_root() && there.uid() != 0 {
-        let owner = identity::Identity { uid: there.uid(), gid: there.gid() };
+        let owner = User { uid: there.uid(), gid: there.gid() };
         return Err(identity::become_user(&owner, &data_dir, None));
     }
     let from = place("--from", &options.from, options.from_password_file.as_deref())?;

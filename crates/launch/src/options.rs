@@ -2,6 +2,7 @@
 //! request.
 
 use atoll_storage::DriverChoice;
+use atoll_types::passwd::find_user;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -12,8 +13,8 @@ pub(crate) struct Options {
     /// The data folder.
     #[arg(long)]
     pub(crate) data_dir: PathBuf,
-    /// A user, besides root, that may give orders. Can be given more than once.
-    #[arg(long = "client-uid")]
+    /// A user, besides root, that may send requests: its uid, or its name in /etc/passwd. Can be given more than once.
+    #[arg(long = "client-uid", value_name = "UID|NAME", value_parser = client)]
     pub(crate) client_uids: Vec<u32>,
     /// Where volumes live: auto, btrfs or dir.
     #[arg(long, default_value = "auto", value_parser = driver)]
@@ -55,6 +56,14 @@ fn owner(text: &str) -> Result<Owner, String> {
     Ok(Owner { uid, gid })
 }
 
+fn client(text: &str) -> Result<u32, String> {
+    let named = |_| {
+        let passwd = std::fs::read_to_string("/etc/passwd").map_err(|e| format!("/etc/passwd: {e}"))?;
+        find_user(&passwd, text).map(|user| user.uid).ok_or_else(|| format!("there is no user {text}"))
+    };
+    text.parse().or_else(named)
+}
+
 fn driver(text: &str) -> Result<DriverChoice, String> {
     match text {
         "auto" => Ok(DriverChoice::Auto),
@@ -90,6 +99,12 @@ mod tests {
         assert_eq!(share("d=/srv/d:rw:ro"), Ok(Share { path: "/srv/d:rw".into(), ..plain }));
         assert!(share("d=relative").is_err());
         assert!(share("nothing").is_err());
+    }
+
+    #[test]
+    fn a_client_is_a_number_or_a_name() {
+        assert_eq!([client("4242"), client("root")], [Ok(4242), Ok(0)]);
+        assert_eq!(client("no such user"), Err("there is no user no such user".into()));
     }
 
     #[test]

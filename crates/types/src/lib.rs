@@ -29,6 +29,7 @@ mod mcp;
 mod names;
 mod object;
 mod operation;
+pub mod passwd;
 mod profile;
 mod refusal;
 mod reply;

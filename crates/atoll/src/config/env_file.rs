@@ -140,7 +140,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// All of them.
-pub(crate) fn variables() -> impl Iterator<Item = (&'static String, &'static String)> {
+pub(crate) fn variables() -> impl Iterator<Item = (&'static String, &'static String)> + Clone {
     READ.get().into_iter().flatten()
 }
 

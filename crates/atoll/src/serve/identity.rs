@@ -4,12 +4,18 @@
 //! executes itself again as that user, under the same process id.
 
 use crate::config::env_file;
-use atoll_types::{Error, Result};
+use atoll_types::{
+    Error, Result,
+    passwd::{User, find_user},
+};
 use std::{
     fs, io,
-    os::unix::{
-        fs::{DirBuilderExt, chown},
-        process::CommandExt,
+    os::{
+        fd::AsRawFd,
+        unix::{
+            fs::{DirBuilderExt, chown},
+            process::CommandExt,
+        },
     },
     path::Path,
     process::Command,
@@ -19,52 +25,36 @@ use std::{
 const NOBODYS: u32 = 65_530;
 const USUAL: &str = "atoll";
 
-/// A user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
-
-fn in_passwd(passwd: &str, wanted: &str) -> Option<Identity> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        let identity = Identity { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
-        (name == wanted || uid == wanted).then_some(identity)
-    })
-}
-
 /// The user of this name or number; without one, the default.
-pub(crate) fn find(wanted: Option<&str>) -> Result<Identity> {
+pub(crate) fn find(wanted: Option<&str>) -> Result<User> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     choose(&passwd, wanted)
 }
 
-fn choose(passwd: &str, wanted: Option<&str>) -> Result<Identity> {
-    let identity = match wanted {
-        None => in_passwd(passwd, USUAL).unwrap_or(Identity { uid: NOBODYS, gid: NOBODYS }),
-        Some(name) => match (in_passwd(passwd, name), name.parse()) {
-            (Some(identity), _) => identity,
-            (None, Ok(uid)) => Identity { uid, gid: uid },
+fn choose(passwd: &str, wanted: Option<&str>) -> Result<User> {
+    let user = match wanted {
+        None => find_user(passwd, USUAL).unwrap_or(User { uid: NOBODYS, gid: NOBODYS }),
+        Some(name) => match (find_user(passwd, name), name.parse()) {
+            (Some(user), _) => user,
+            (None, Ok(uid)) => User { uid, gid: uid },
             (None, Err(_)) => return Err(Error::invalid("user", format!("there is no user {name}"))),
         },
     };
-    if identity.uid == 0 {
+    if user.uid == 0 {
         return Err(Error::invalid("user", "the server never runs as root; name another user"));
     }
-    Ok(identity)
+    Ok(user)
 }
 
 /// Makes the user the owner of the server's folder, and of what is in it.
-pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
+pub(crate) fn prepare(folder: &Path, user: &User) -> Result<()> {
     let fault = |e: io::Error| Error::internal(format!("the server's folder cannot be prepared: {e}"));
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(fault(e)),
         _ => {}
     }
-    let give = |path: &Path| std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid));
-    chown(folder, Some(identity.uid), Some(identity.gid)).map_err(fault)?;
+    let give = |path: &Path| std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid));
+    chown(folder, Some(user.uid), Some(user.gid)).map_err(fault)?;
     // Files only: the server makes no folders here, but a former owner of this folder may have.
     for entry in fs::read_dir(folder).map_err(fault)?.flatten() {
         if entry.file_type().is_ok_and(|t| t.is_file()) {
@@ -77,22 +67,39 @@ pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
 /// Executes this program again as the user, in place of itself, on the same data folder (that user's default
 /// would be another), with what only root could read. Returns only when that failed.
 pub(crate) fn become_user(
-    identity: &Identity,
+    user: &User,
     data_dir: &Path,
     passed: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Error {
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
+    let opened = std::env::current_exe().and_then(|path| Ok((fs::File::open(&path)?, path)));
+    let (file, path) = match opened {
+        Ok(opened) => opened,
         Err(e) => return Error::internal(format!("where is this program? {e}")),
     };
-    // Supplementary groups go with the uid: the standard library drops them.
-    let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1));
     // That user may not be able to read the file; variables are stronger than it.
     let read = env_file::variables().filter(|(name, _)| std::env::var_os(name).is_none());
-    command.envs(read).envs(passed).env("ATOLL_DATA_DIR", data_dir);
-    let error = command.uid(identity.uid).gid(identity.gid).exec();
+    let passed: Vec<_> = passed.into_iter().collect();
+    let command = |program: &Path| {
+        let mut command = Command::new(program);
+        command.arg0(&path).args(std::env::args_os().skip(1));
+        command.envs(read.clone()).envs(passed.clone()).env("ATOLL_DATA_DIR", data_dir);
+        command
+    };
+    // Supplementary groups go with the uid: the standard library drops them.
+    let mut error = command(&path).uid(user.uid).gid(user.gid).exec();
+    if error.kind() == io::ErrorKind::PermissionDenied && is_only(user) {
+        // A folder above the program is closed to that user, as root's home is; the program itself may not be.
+        error = command(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))).exec();
+    }
     Error::internal(format!("cannot become an ordinary user: {error}; can that user read the program?"))
+}
+
+/// Whether this process is that user already, in every respect: the standard library changes the user before it executes.
+fn is_only(user: &User) -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
+    [getuid(), geteuid()].iter().all(|uid| uid.as_raw() == user.uid)
+        && [getgid(), getegid()].iter().all(|gid| gid.as_raw() == user.gid)
+        && getgroups().is_ok_and(|groups| groups.iter().all(|gid| gid.as_raw() == user.gid))
 }
 
 #[cfg(test)]

@@ -6,13 +6,18 @@ use super::{
     fixture::{KEY, Server},
     http,
 };
-use crate::engine::fixture::{data_folder, eventually, launchers_of, left_at_last, leftovers_of};
+use crate::engine::fixture::{
+    all_processes, data_folder, eventually, launchers_of, left_at_last, leftovers_of,
+};
 use atoll_launch_proto::Layout;
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsRawFd,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     thread,
@@ -57,6 +62,20 @@ impl Apart {
 
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The processes in its mount namespace that run this program, the oldest first.
+    pub(super) fn running(&self, program: &str) -> Vec<i32> {
+        let here = |pid: &i32| {
+            let found = fs::metadata(format!("/proc/{pid}/ns/mnt"));
+            let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            // One that was replaced since it started has a note behind its name.
+            found.is_ok_and(|found| found.ino() == self.namespace.metadata().unwrap().ino())
+                && exe.to_string_lossy().trim_end_matches(" (deleted)").ends_with(program)
+        };
+        let mut all: Vec<i32> = all_processes().into_iter().filter(here).collect();
+        all.sort_unstable();
+        all
     }
 
     pub(super) fn say(&mut self, line: &str) {
@@ -258,13 +277,37 @@ fn a_first_key_that_was_given_is_not_printed() {
 
 /// The programs where everybody can reach them, as an installation has them.
 pub(super) fn install(into: &Path) {
-    use std::os::unix::fs::PermissionsExt;
     let built = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     fs::create_dir(into).unwrap();
     for name in ["atoll", "atoll-launch"] {
         fs::copy(built.join(name), into.join(name)).unwrap();
     }
     fs::set_permissions(into.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// As with a checkout in root's home.
+#[test]
+fn a_server_starts_from_a_folder_that_only_root_may_enter() {
+    let mut apart = Apart::new();
+    let closed = apart.path("closed");
+    install(&closed);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let address = apart.serve("data", &closed.join("atoll").display().to_string());
+    let [server] = apart.running("/closed/atoll")[..] else { panic!("{:?}", apart.running("/closed/atoll")) };
+    let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+    for line in [
+        "Uid:\t65530\t65530\t65530\t65530",
+        "Gid:\t65530\t65530\t65530\t65530",
+        "Groups:\t \n",
+        "CapEff:\t0000000000000000",
+    ] {
+        assert!(status.contains(line), "{status}");
+    }
+    create(address);
+    apart.say("$ATOLL down --purge --data-dir data");
+    let said = apart.end();
+    assert!(said.contains("down, and nothing is left"), "{said}");
+    eventually("the end of everything", || TcpStream::connect(address).is_err());
 }
 
 /// The containers of a data folder, by their cgroups.

@@ -50,6 +50,7 @@ mod mcp;
 mod memory;
 mod metrics;
 mod ordinary_user;
+mod package;
 mod pause;
 mod pool;
 mod postgres;
