@@ -3,8 +3,8 @@
 use crate::fixture::{Folder, done, exec, key, sound};
 use atoll_audit::{Ledger, OperationGuard};
 use atoll_store::{
-    Activity, ActivityKind, Audits, EventQuery, Events, NewEvent, OperationId, OperationQuery, Outcome,
-    SandboxId, StoreError,
+    Activity, ActivityKind, Audits, EventKind, EventQuery, Events, NewEvent, OperationId, OperationQuery,
+    Outcome, SandboxId, StoreError,
 };
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::ErrorCode;
@@ -21,7 +21,7 @@ async fn an_operation_is_written_before_and_after() {
         at: 5,
         owner: "ada".into(),
         sandbox: None,
-        kind: "exec.ended".into(),
+        kind: EventKind::ExecEnded,
         reason: None,
         data: "{}".into(),
     };

@@ -1,7 +1,7 @@
 //! Following events. An admin gets all of them, any other caller those of its own owner's sandboxes.
 
 use crate::Caller;
-use atoll_store::{EventPage, EventQuery, EventRow, KeyId, NewEvent, SandboxId, Scope, Store};
+use atoll_store::{EventKind, EventPage, EventQuery, EventRow, KeyId, NewEvent, SandboxId, Scope, Store};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,11 +12,11 @@ pub const LARGEST_PAGE: u32 = 1000;
 pub(crate) fn new_event(
     owner: &str,
     sandbox: Option<SandboxId>,
-    kind: &str,
+    kind: EventKind,
     reason: Option<String>,
     data: &serde_json::Value,
 ) -> NewEvent {
-    let (owner, kind, data) = (owner.to_owned(), kind.to_owned(), data.to_string());
+    let (owner, data) = (owner.to_owned(), data.to_string());
     NewEvent { at: now_ms(), owner, sandbox, kind, reason, data }
 }
 

@@ -9,7 +9,7 @@ use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord,
 };
-use atoll_types::{CellId, Error, ErrorCode};
+use atoll_types::{CellId, Error, ErrorCode, EventKind};
 
 /// The audit of one command or cell that runs.
 pub(crate) struct OutputAudit {
@@ -139,7 +139,7 @@ impl OutputAudit {
             Ended::LostCell(error) if error.code == ErrorCode::RolledBack => Some(new_event(
                 &owner,
                 Some(sandbox),
-                "cell.ended",
+                EventKind::CellEnded,
                 Some(error.code.as_str().to_owned()),
                 &serde_json::json!({}),
             )),
@@ -208,7 +208,7 @@ fn cell_event(
         "success": report.success,
         "duration_ms": report.duration_us / 1000,
     });
-    new_event(&owner, Some(sandbox), "cell.ended", Some(reason), &data)
+    new_event(&owner, Some(sandbox), EventKind::CellEnded, Some(reason), &data)
 }
 
 /// The event of a command's end, and why it came.
@@ -237,7 +237,7 @@ fn ended_event(
             "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
         }),
     };
-    new_event(&owner, Some(sandbox), "exec.ended", Some(reason), &data)
+    new_event(&owner, Some(sandbox), EventKind::ExecEnded, Some(reason), &data)
 }
 
 /// How a command went.

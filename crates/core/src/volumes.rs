@@ -19,8 +19,8 @@ use crate::{
 use atoll_provider::Attachments;
 use atoll_store::{NewEvent, SandboxId, Scope, Store};
 use atoll_types::{
-    Error, ErrorCode, ImageId, Operation, ProviderName, Result, TENANT_PATH, VolumeId, VolumeMount,
-    VolumeName, VolumeRecord, time::now_ms,
+    Error, ErrorCode, EventKind, ImageId, Operation, ProviderName, Result, TENANT_PATH, VolumeId,
+    VolumeMount, VolumeName, VolumeRecord, time::now_ms,
 };
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
@@ -77,7 +77,7 @@ fn name_of(text: &str, field: &str) -> Result<VolumeName> {
     text.parse().map_err(|e: atoll_types::NameError| Error::invalid(field, e.to_string()))
 }
 
-fn event(record: &VolumeRecord, kind: &str) -> NewEvent {
+fn event(record: &VolumeRecord, kind: EventKind) -> NewEvent {
     let data = serde_json::json!({
         "name": record.name, "disk_mb": record.disk_bytes >> 20, "tenant_id": record.tenant,
     });
@@ -151,7 +151,7 @@ impl Volumes {
         }
         .await;
         if let Ok(made) = &result {
-            audited.add_event(event(made, "volume.created"));
+            audited.add_event(event(made, EventKind::VolumeCreated));
         }
         audited.done(result).await
     }
@@ -275,7 +275,7 @@ impl Volumes {
         }
         .await;
         if let Ok(resized) = &result {
-            audited.add_event(event(resized, "volume.resized"));
+            audited.add_event(event(resized, EventKind::VolumeResized));
         }
         audited.done(result).await
     }
@@ -316,7 +316,7 @@ impl Volumes {
         }
         .await;
         if let Ok(deleted) = &result {
-            audited.add_event(event(deleted, "volume.deleted"));
+            audited.add_event(event(deleted, EventKind::VolumeDeleted));
         }
         audited.done(result.map(drop)).await
     }
@@ -412,7 +412,7 @@ impl Volumes {
             async { self.make(caller, name_of(&name, "name")?, Some(tenant.to_owned()), None, None).await }
                 .await;
         if let Ok((made, None)) = &result {
-            audited.add_event(event(made, "volume.created"));
+            audited.add_event(event(made, EventKind::VolumeCreated));
         }
         let (made, there) = audited.done(result).await?;
         Ok(there.unwrap_or(made))

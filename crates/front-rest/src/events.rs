@@ -8,7 +8,7 @@
 use crate::{App, audit::uuid, parse::Params};
 use atoll_core::{EventFollow, EventUpdate};
 use atoll_http::{Ending, Failure, KEEP_ALIVE, Who, event_stream};
-use atoll_types::{Error, EventQuery, EventRow, NewEvent, SandboxId, sse, time::rfc3339};
+use atoll_types::{Error, EventKind, EventQuery, EventRow, NewEvent, SandboxId, sse, time::rfc3339};
 use axum::{
     Json,
     extract::State,
@@ -37,7 +37,7 @@ pub(crate) struct EventParams {
     /// An owner's name or id. Only an admin hears others' events.
     owner: Option<String>,
     /// One or several, separated by commas: created, starting, ready, paused, stopped, dead, destroyed,
-    /// error, and others that may come later.
+    /// expiring, and others that may come later.
     kind: Option<String>,
     /// Answer with server-sent events, those that come included; so does `Accept: text/event-stream`.
     follow: Option<bool>,
@@ -51,7 +51,7 @@ pub(crate) struct EventItem {
     /// 1, 2, 3, over all owners.
     id: u64,
     at: String,
-    kind: String,
+    kind: &'static str,
     sandbox_id: Option<Uuid>,
     owner: String,
     /// Why, where that is known.
@@ -78,8 +78,15 @@ impl From<EventRow> for EventItem {
         let NewEvent { at, owner, sandbox, kind, reason, data } = event;
         let data = serde_json::from_str(&data).unwrap_or_else(|_| json!({}));
         let sandbox_id = sandbox.map(|sandbox| sandbox.uuid());
-        Self { id, at: rfc3339(at), kind, sandbox_id, owner, reason, data }
+        Self { id, at: rfc3339(at), kind: kind.as_str(), sandbox_id, owner, reason, data }
     }
+}
+
+/// The kinds that a request names; none where it names none. A name that is no kind's has no events.
+fn kinds(text: &str) -> Option<Vec<EventKind>> {
+    let mut names = text.split(',').filter(|name| !name.is_empty()).peekable();
+    names.peek()?;
+    Some(names.filter_map(EventKind::from_name).collect())
 }
 
 /// Where a listener that reconnects wants to go on.
@@ -115,13 +122,12 @@ pub(crate) async fn events(
 ) -> Result<Response, Failure> {
     let EventParams { after, sandbox_id, owner, kind, follow, limit } = params;
     let last = last_event(&headers)?;
-    let kinds = kind.as_deref().unwrap_or_default().split(',').filter(|kind| !kind.is_empty());
     let query = EventQuery {
         // The oldest that is kept is what was asked for, so nothing is missed.
         after: last.or(after.filter(|after| *after > 0)),
         sandbox: uuid("sandbox_id", sandbox_id.as_deref())?.map(SandboxId::from_uuid),
         owner: owner.as_deref().map(atoll_core::owner_id),
-        kinds: kinds.map(str::to_owned).collect(),
+        kinds: kind.as_deref().and_then(kinds),
         limit: limit.unwrap_or(100),
     };
     if follow.unwrap_or_else(|| wants_stream(&headers)) {
@@ -203,7 +209,7 @@ impl Sender {
         match news {
             Ok(EventUpdate::Event(row)) => {
                 let item = EventItem::from(row);
-                write(out, item.id, &item.kind, &item);
+                write(out, item.id, item.kind, &item);
             }
             Ok(EventUpdate::Missed { after, resume }) => {
                 let reason = format!(

@@ -13,8 +13,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use atoll_store::{
-    EVENTS_KEPT, EventPage, EventQuery, Events, NewEvent, Result, SandboxId, SandboxRecord, Status,
-    StoreError, status_event,
+    EVENTS_KEPT, EventKind, EventPage, EventQuery, Events, NewEvent, Result, SandboxId, SandboxRecord,
+    Status, StoreError, status_event,
 };
 use atoll_types::time::now_ms;
 use serde_json::json;
@@ -46,7 +46,7 @@ pub(crate) async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Resu
     .bind(events.iter().map(|event| event.at).collect::<Vec<i64>>())
     .bind(events.iter().map(|event| event.owner.clone()).collect::<Vec<String>>())
     .bind(events.iter().map(|event| event.sandbox.as_ref().map(bytes)).collect::<Vec<Option<Vec<u8>>>>())
-    .bind(events.iter().map(|event| event.kind.clone()).collect::<Vec<String>>())
+    .bind(events.iter().map(|event| event.kind.to_string()).collect::<Vec<String>>())
     .bind(events.iter().map(|event| event.reason.clone()).collect::<Vec<Option<String>>>())
     .bind(events.iter().map(|event| event.data.clone()).collect::<Vec<String>>())
     .fetch_one(&mut *conn)
@@ -63,7 +63,7 @@ pub(crate) async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Resu
     Ok(Some(newest.unsigned_abs()))
 }
 
-fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
+fn of(record: &SandboxRecord, kind: EventKind, was: Option<Status>) -> NewEvent {
     let status = record.status.as_str();
     let data = match was {
         Some(was) => json!({ "status": status, "was": was.as_str() }),
@@ -73,7 +73,7 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
         at: now_ms(),
         owner: record.owner.clone(),
         sandbox: Some(record.id),
-        kind: kind.to_owned(),
+        kind,
         reason: record.status_reason.clone(),
         data: data.to_string(),
     }
@@ -81,7 +81,7 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
 
 /// Appends the event of a new sandbox.
 pub(crate) async fn made(conn: &mut PgConnection, record: &SandboxRecord) -> Result<Option<u64>> {
-    let mut events = vec![of(record, "created", None)];
+    let mut events = vec![of(record, EventKind::Created, None)];
     events.extend(status_event(Some(Status::Provisioning), record.status).map(|kind| of(record, kind, None)));
     append(conn, &events).await
 }
@@ -128,9 +128,9 @@ impl Events for PostgresStore {
         if let Some(owner) = owner {
             page.push(" AND owner = ").push_bind(owner);
         }
-        if !kinds.is_empty() {
-            page.push(" AND kind IN (");
-            page.push("SELECT unnest(").push_bind(kinds.clone()).push("))");
+        if let Some(kinds) = kinds {
+            let names: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+            page.push(" AND kind IN (SELECT unnest(").push_bind(names).push("))");
         }
         page.push(" ORDER BY id LIMIT ").push_bind(limit);
         let rows = page.query().fetch_all(&mut *tx).await.map_err(failed(READING))?;

@@ -2,10 +2,10 @@
 
 use crate::sql::get;
 use atoll_store::{
-    Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventRow,
-    Facts, KeyHash, KeyId, NewEvent, OpenOperation, OperationEnd, OperationId, OperationRow, Projection,
-    RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind, SnapshotRecord,
-    Status, StoreError, ToolExport, ToolSession, ToolSessionId, ToolStatus, ToolThread,
+    Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventKind,
+    EventRow, Facts, KeyHash, KeyId, NewEvent, OpenOperation, OperationEnd, OperationId, OperationRow,
+    Projection, RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind,
+    SnapshotRecord, Status, StoreError, ToolExport, ToolSession, ToolSessionId, ToolStatus, ToolThread,
 };
 use atoll_types::{AutoSnapshot, ContainerId, KernelId, VolumeId};
 use serde::de::DeserializeOwned;
@@ -160,7 +160,7 @@ pub(crate) fn event(row: &PgRow) -> Result<EventRow> {
         at: get(row, "at")?,
         owner: get(row, "owner")?,
         sandbox: optional_sandbox(row, "sandbox")?,
-        kind: get(row, "kind")?,
+        kind: name(row, "kind", EventKind::from_name)?,
         reason: get(row, "reason")?,
         data: get(row, "data")?,
     };

@@ -2,7 +2,8 @@
 
 use crate::fixture::Folder;
 use atoll_store::{
-    AuditBatch, Audits, Events, Facts, Inserted, NewEvent, OperationId, Sandboxes, Settings, StoreError,
+    AuditBatch, Audits, EventKind, Events, Facts, Inserted, NewEvent, OperationId, Sandboxes, Settings,
+    StoreError,
     conformance::{begin, linked, sandbox},
     transfer::{Cell, Kind, RowSink, TABLES, Table, Transfer},
 };
@@ -133,7 +134,7 @@ async fn a_copy_goes_on_where_the_other_ended() {
         at: 0,
         owner: "o".into(),
         sandbox: None,
-        kind: "k".into(),
+        kind: EventKind::Created,
         reason: None,
         data: "{}".into(),
     };

@@ -5,7 +5,7 @@ use crate::{
     fixture::{Folder, impatient},
 };
 use atoll_store::{
-    EventQuery, Events, Inserted, NewEvent, Outage, Sandboxes, Settings, Store, StoreError,
+    EventKind, EventQuery, Events, Inserted, NewEvent, Outage, Sandboxes, Settings, Store, StoreError,
     conformance::sandbox,
 };
 use atoll_store_postgres::{Address, PostgresStore, SCHEMA_VERSION};
@@ -125,7 +125,7 @@ async fn a_letter_that_the_database_refuses_is_kept() {
         at: 0,
         owner: (*text).to_owned(),
         sandbox: None,
-        kind: "k".into(),
+        kind: EventKind::Created,
         reason: Some((*text).to_owned()),
         data: "{}".into(),
     };

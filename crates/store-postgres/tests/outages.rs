@@ -6,8 +6,8 @@ use crate::{
     fixture::{Folder, address, impatient},
 };
 use atoll_store::{
-    EventQuery, Events, ListQuery, NewEvent, NewSandbox, Outage, Sandboxes, Sealed, Settings, StoreError,
-    conformance::sandbox,
+    EventKind, EventQuery, Events, ListQuery, NewEvent, NewSandbox, Outage, Sandboxes, Sealed, Settings,
+    StoreError, conformance::sandbox,
 };
 use atoll_store_postgres::{Address, PostgresStore};
 use serde_json::json;
@@ -22,7 +22,7 @@ use std::{
 };
 
 fn event(number: u64) -> NewEvent {
-    let (owner, kind) = ("o".to_owned(), "k".to_owned());
+    let (owner, kind) = ("o".to_owned(), EventKind::Created);
     NewEvent { at: 0, owner, sandbox: None, kind, reason: None, data: json!({ "n": number }).to_string() }
 }
 

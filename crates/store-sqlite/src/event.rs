@@ -6,8 +6,8 @@
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
 use atoll_store::{
-    EVENTS_KEPT, EventPage, EventQuery, Events, NewEvent, Result, SandboxRecord, Status, StoreError,
-    status_event,
+    EVENTS_KEPT, EventKind, EventPage, EventQuery, Events, NewEvent, Result, SandboxRecord, Status,
+    StoreError, status_event,
 };
 use atoll_types::time::now_ms;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) async fn append(conn: &mut SqliteConnection, events: &[NewEvent]) -> 
     Ok(Some(newest.unsigned_abs()))
 }
 
-fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
+fn of(record: &SandboxRecord, kind: EventKind, was: Option<Status>) -> NewEvent {
     let status = record.status.as_str();
     let data = match was {
         Some(was) => json!({ "status": status, "was": was.as_str() }),
@@ -56,7 +56,7 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
         at: now_ms(),
         owner: record.owner.clone(),
         sandbox: Some(record.id),
-        kind: kind.to_owned(),
+        kind,
         reason: record.status_reason.clone(),
         data: data.to_string(),
     }
@@ -64,7 +64,7 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
 
 /// Appends the event of a new sandbox.
 pub(crate) async fn made(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<u64>> {
-    let mut events = vec![of(record, "created", None)];
+    let mut events = vec![of(record, EventKind::Created, None)];
     events.extend(status_event(Some(Status::Provisioning), record.status).map(|kind| of(record, kind, None)));
     append(conn, &events).await
 }
@@ -111,11 +111,11 @@ impl Events for SqliteStore {
         if let Some(owner) = owner {
             sql.push(" AND owner = ").push_bind(owner);
         }
-        if !kinds.is_empty() {
+        if let Some(kinds) = kinds {
             sql.push(" AND kind IN (");
             let mut list = sql.separated(", ");
             for kind in kinds {
-                list.push_bind(kind);
+                list.push_bind(kind.as_str());
             }
             sql.push(")");
         }

@@ -2,22 +2,15 @@
 
 use crate::Result;
 use async_trait::async_trait;
-use atoll_types::{EventPage, EventQuery, NewEvent, Status};
+use atoll_types::{EventKind, EventPage, EventQuery, NewEvent, Status};
 
 /// How many events are kept: the last ones.
 pub const EVENTS_KEPT: u64 = 100_000;
 
-/// What a change of status is told as; `None`: not at all, for it is the status that it was.
+/// The event of a change of status; `None` where the status stays.
 #[must_use]
-pub fn status_event(was: Option<Status>, status: Status) -> Option<&'static str> {
-    (was != Some(status)).then_some(match status {
-        Status::Provisioning => "starting",
-        Status::Ready => "ready",
-        Status::Paused => "paused",
-        Status::Stopped => "stopped",
-        Status::Dead => "dead",
-        Status::Destroyed => "destroyed",
-    })
+pub fn status_event(was: Option<Status>, status: Status) -> Option<EventKind> {
+    (was != Some(status)).then(|| EventKind::of_status(status))
 }
 
 /// Events. Inserting a sandbox appends `created`, and its status too unless that is `provisioning`; a change

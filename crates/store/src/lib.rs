@@ -28,10 +28,10 @@ mod volume;
 
 pub use activity::{ACTIVITIES_KEPT, Activities};
 pub use atoll_types::{
-    Activity, ActivityEntry, ActivityKind, ApiKey, ConsoleSession, Counted, DETAIL_BYTES, EventPage,
-    EventQuery, EventRow, IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent, OperationId,
-    Page, REPLY_BYTES, ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind,
-    SnapshotPage, SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
+    Activity, ActivityEntry, ActivityKind, ApiKey, ConsoleSession, Counted, DETAIL_BYTES, EventKind,
+    EventPage, EventQuery, EventRow, IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent,
+    OperationId, Page, REPLY_BYTES, ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId,
+    SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
     audit::{
         AuditOutput, Begin, Checkpoint, DETAIL_KEPT, Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow,
         EgressTotals, End, Evidence, FILES_KEPT, FileChanged, FileHistoryQuery, HashError, Mac, Note,

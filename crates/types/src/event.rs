@@ -2,7 +2,92 @@
 //! goes on after the last number that it saw. Not the audit trail: it is trimmed, and nothing proves that it
 //! is whole.
 
-use crate::{Millis, SandboxId};
+use crate::{Millis, SandboxId, Status, names};
+
+names!(
+    /// What an event reports.
+    EventKind {
+        /// A sandbox was created.
+        Created = "created",
+        /// Its container is being started.
+        Starting = "starting",
+        /// It runs.
+        Ready = "ready",
+        /// It is paused.
+        Paused = "paused",
+        /// It is stopped.
+        Stopped = "stopped",
+        /// Its container ended without being asked to.
+        Dead = "dead",
+        /// It is destroyed.
+        Destroyed = "destroyed",
+        /// Its lifetime ends soon.
+        Expiring = "expiring",
+        /// Another sandbox was made of it.
+        Forked = "forked",
+        /// Its files were returned to those of a snapshot.
+        RolledBack = "rolled_back",
+        /// It was made an archive.
+        Exported = "exported",
+        /// It was made from an archive.
+        Imported = "imported",
+        /// Other volumes are attached to it.
+        VolumesChanged = "volumes_changed",
+        /// Its commands were ended because of the memory of their sockets.
+        SocketsEnded = "sockets_ended",
+        /// A command ended.
+        ExecEnded = "exec.ended",
+        /// A cell ended.
+        CellEnded = "cell.ended",
+        /// A snapshot was made.
+        SnapshotCreated = "snapshot.created",
+        /// A snapshot has another label.
+        SnapshotLabelled = "snapshot.labelled",
+        /// A snapshot was deleted.
+        SnapshotDeleted = "snapshot.deleted",
+        /// A named volume was created.
+        VolumeCreated = "volume.created",
+        /// A named volume has another size.
+        VolumeResized = "volume.resized",
+        /// A named volume was deleted.
+        VolumeDeleted = "volume.deleted",
+        /// A build, a pull or an import of an image began.
+        ImageBuildStarted = "image.build_started",
+        /// It failed.
+        ImageBuildFailed = "image.build_failed",
+        /// A request cancelled it.
+        ImageBuildCancelled = "image.build_cancelled",
+        /// An image was made.
+        ImageCreated = "image.created",
+        /// An image was approved.
+        ImageApproved = "image.approved",
+        /// An image was removed.
+        ImageRemoved = "image.removed",
+        /// A skill was created.
+        SkillCreated = "skill.created",
+        /// A skill was changed.
+        SkillUpdated = "skill.updated",
+        /// A skill was deleted.
+        SkillDeleted = "skill.deleted",
+        /// Skills were installed in a sandbox.
+        SkillsInstalled = "skills.installed",
+    }
+);
+
+impl EventKind {
+    /// The kind that reports that a sandbox now has this status.
+    #[must_use]
+    pub fn of_status(status: Status) -> Self {
+        match status {
+            Status::Provisioning => Self::Starting,
+            Status::Ready => Self::Ready,
+            Status::Paused => Self::Paused,
+            Status::Stopped => Self::Stopped,
+            Status::Dead => Self::Dead,
+            Status::Destroyed => Self::Destroyed,
+        }
+    }
+}
 
 /// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +98,8 @@ pub struct NewEvent {
     pub owner: String,
     /// Which sandbox, where it is about one.
     pub sandbox: Option<SandboxId>,
-    /// What, such as `created`, `dead` or `exec.ended`.
-    pub kind: String,
+    /// What.
+    pub kind: EventKind,
     /// Why, where that is known.
     pub reason: Option<String>,
     /// A small JSON object.
@@ -39,8 +124,8 @@ pub struct EventQuery {
     pub sandbox: Option<SandboxId>,
     /// Of this owner.
     pub owner: Option<String>,
-    /// Of one of these kinds; empty: of any.
-    pub kinds: Vec<String>,
+    /// Of one of these kinds; `None`: of any.
+    pub kinds: Option<Vec<EventKind>>,
     /// How many.
     pub limit: u32,
 }
@@ -48,7 +133,7 @@ pub struct EventQuery {
 impl Default for EventQuery {
     /// The oldest hundred.
     fn default() -> Self {
-        Self { after: None, sandbox: None, owner: None, kinds: Vec::new(), limit: 100 }
+        Self { after: None, sandbox: None, owner: None, kinds: None, limit: 100 }
     }
 }
 

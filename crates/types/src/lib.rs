@@ -49,7 +49,7 @@ pub use bucket::{Rate, TokenBucket};
 pub use conversation::ThreadId;
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result, with_field};
-pub use event::{EventPage, EventQuery, EventRow, NewEvent};
+pub use event::{EventKind, EventPage, EventQuery, EventRow, NewEvent};
 pub use exec::{
     ExecReport, LONGEST_USER, OutputStream, StartFailure, StartStage, TerminalSize, USER_PATTERN,
 };

@@ -6,7 +6,7 @@ use super::{
     http,
 };
 use crate::engine::fixture::eventually;
-use atoll_store::{EVENTS_KEPT, Events as _, NewEvent};
+use atoll_store::{EVENTS_KEPT, EventKind, Events as _, NewEvent};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
@@ -223,7 +223,7 @@ fn events_that_are_gone_are_missed_and_said_so() {
         at: 1,
         owner: "o".into(),
         sandbox: None,
-        kind: "filler".into(),
+        kind: EventKind::ExecEnded,
         reason: None,
         data: "{}".into(),
     };

@@ -9,7 +9,7 @@ use crate::{
 };
 use atoll_audit::{AuditKey, Ledger};
 use atoll_store::{
-    Audits, Begin, Detail, End, Events, NewEvent, OperationId, OperationQuery, Outcome, SandboxId,
+    Audits, Begin, Detail, End, EventKind, Events, NewEvent, OperationId, OperationQuery, Outcome, SandboxId,
 };
 use atoll_store_sqlite::SqliteStore;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ async fn both(ledger: &Ledger, store: &SqliteStore, pace: Pace) -> Result<Row> {
         at: 0,
         owner: "owner".into(),
         sandbox: None,
-        kind: "measured".into(),
+        kind: EventKind::ExecEnded,
         reason: None,
         data: "{}".into(),
     };

@@ -19,8 +19,9 @@ use crate::{
 use atoll_provider::Container;
 use atoll_store::{NewEvent, SandboxId, Scope};
 use atoll_types::{
-    BuildId, BuildRecord, BuildState, Error, ErrorCode, ImageConfig, ImageDefaults, ImageId, ImageName,
-    ImageOrigin, ImageRecord, ImageTag, InstalledPackage, Millis, Result, VolumeRecord, time::now_ms,
+    BuildId, BuildRecord, BuildState, Error, ErrorCode, EventKind, ImageConfig, ImageDefaults, ImageId,
+    ImageName, ImageOrigin, ImageRecord, ImageTag, InstalledPackage, Millis, Result, VolumeRecord,
+    time::now_ms,
 };
 use futures_util::future::BoxFuture;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -206,7 +207,7 @@ impl Images {
             self.builds.logs.remove(id);
             return Err(error.into());
         }
-        self.told(caller, &record, "image.build_started", None).await;
+        self.told(caller, &record, EventKind::ImageBuildStarted, None).await;
         Ok(Prepared { record, builder, new, running })
     }
 
@@ -225,8 +226,8 @@ impl Images {
         if let Err(error) = &result {
             log.line(format!("failed: {}", error.message));
             let (state, event) = match running.is_cancelled() {
-                true => (BuildState::Cancelled, "image.build_cancelled"),
-                false => (BuildState::Failed, "image.build_failed"),
+                true => (BuildState::Cancelled, EventKind::ImageBuildCancelled),
+                false => (BuildState::Failed, EventKind::ImageBuildFailed),
             };
             match self.clean_up(&record).await {
                 Ok(()) => self.end_build(&record, state, &error.message).await,
@@ -250,7 +251,7 @@ impl Images {
         drop(guard);
         self.keep_logs().await;
         result.map(|image| {
-            let created = event(caller, &image, "image.created");
+            let created = event(caller, &image, EventKind::ImageCreated);
             (image, created)
         })
     }

@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{Caller, events::new_event, operation::OperationSpec};
 use atoll_store::{BUILDS_KEPT, Scope};
-use atoll_types::{BuildId, BuildProgress, BuildRecord, BuildState, Error, ErrorCode, Operation, Result};
+use atoll_types::{
+    BuildId, BuildProgress, BuildRecord, BuildState, Error, ErrorCode, EventKind, Operation, Result,
+};
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -196,7 +198,7 @@ impl Images {
         &self,
         caller: &Caller,
         build: &BuildRecord,
-        kind: &str,
+        kind: EventKind,
         reason: Option<String>,
     ) {
         let BuildRecord { id, image, tag, origin, source, .. } = build;

@@ -49,8 +49,8 @@ use atoll_egress::presets::PresetRegistry;
 use atoll_provider::Images as ImagePower;
 use atoll_store::{NewEvent, SandboxId, Scope, Store};
 use atoll_types::{
-    Error, ErrorCode, ImageName, ImageRecord, ImageTag, Operation, ProviderName, Result, is_image_name,
-    is_tag,
+    Error, ErrorCode, EventKind, ImageName, ImageRecord, ImageTag, Operation, ProviderName, Result,
+    is_image_name, is_tag,
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -130,7 +130,7 @@ fn taken(name: &str, by: &ImageRecord) -> Error {
     Error::new(ErrorCode::AlreadyExists, message).at("tags")
 }
 
-fn event(caller: &Caller, record: &ImageRecord, kind: &str) -> NewEvent {
+fn event(caller: &Caller, record: &ImageRecord, kind: EventKind) -> NewEvent {
     let ImageRecord { id, name, tags, digest, size_bytes, origin, .. } = record;
     let data = serde_json::json!({
         "id": id.uuid(), "name": name, "tags": tags, "digest": digest, "size_bytes": size_bytes, "origin": origin,
@@ -345,7 +345,7 @@ impl Images {
         }
         .await;
         if let Ok((true, approved)) = &result {
-            audited.add_event(event(caller, approved, "image.approved"));
+            audited.add_event(event(caller, approved, EventKind::ImageApproved));
         }
         let (_, record) = audited.done(result).await?;
         self.get(caller, &record.id.to_string()).await

@@ -2,7 +2,7 @@
 
 use super::{Images, event};
 use crate::{Caller, PoolChange, operation::OperationSpec, run_to_end::run_to_end};
-use atoll_types::{Error, ErrorCode, ImageName, ImageRecord, Operation, Result};
+use atoll_types::{Error, ErrorCode, EventKind, ImageName, ImageRecord, Operation, Result};
 use std::collections::HashSet;
 
 impl Images {
@@ -43,7 +43,7 @@ impl Images {
         }
         .await;
         if let Ok(removed) = &result {
-            audited.add_event(event(caller, removed, "image.removed"));
+            audited.add_event(event(caller, removed, EventKind::ImageRemoved));
         }
         audited.done(result.map(drop)).await
     }

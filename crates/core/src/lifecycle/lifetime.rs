@@ -9,11 +9,9 @@ use crate::{
     actor::{Step, StepTarget},
     events::new_event,
 };
-use atoll_store::{EventQuery, ListQuery, SandboxRecord, SortBy};
+use atoll_store::{EventKind, EventQuery, ListQuery, SandboxRecord, SortBy};
 use atoll_types::Result;
 use std::time::Duration;
-
-const EXPIRING: &str = "expiring";
 
 impl Lifecycle {
     /// Warns of lifetimes and ends them. Returns how long it is until the next warning or end is due.
@@ -67,7 +65,7 @@ impl Lifecycle {
     async fn told_of_end(&self, look: &Look<'_>, record: &SandboxRecord, left: Duration) -> Result<Duration> {
         let query = EventQuery {
             sandbox: Some(record.id),
-            kinds: vec![EXPIRING.into()],
+            kinds: Some(vec![EventKind::Expiring]),
             limit: 1,
             ..EventQuery::default()
         };
@@ -77,7 +75,7 @@ impl Lifecycle {
         let seconds = left.as_secs();
         let reason = format!("its lifetime ends in {seconds} seconds, and it is destroyed");
         let data = serde_json::json!({ "seconds_left": seconds });
-        let event = new_event(&record.owner, Some(record.id), EXPIRING, Some(reason), &data);
+        let event = new_event(&record.owner, Some(record.id), EventKind::Expiring, Some(reason), &data);
         self.store.append_events(vec![event]).await?;
         Ok(Duration::ZERO)
     }

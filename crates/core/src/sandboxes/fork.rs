@@ -18,7 +18,8 @@ use crate::{
 use atoll_egress::{Mode, Policy};
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, InstalledSkill, Operation, Result, SnapshotId, VolumeId, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, EventKind, InstalledSkill, Operation, Result, SnapshotId, VolumeId,
+    time::now_ms,
 };
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ impl Sandboxes {
             let event = new_event(
                 &source.owner,
                 Some(source.id),
-                "forked",
+                EventKind::Forked,
                 None,
                 &serde_json::json!({ "fork": fork.id.uuid() }),
             );

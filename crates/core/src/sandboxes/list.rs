@@ -1,10 +1,8 @@
 //! Listing sandboxes, and the activities of one.
 
 use crate::{Caller, Sandboxes};
-use atoll_store::{
-    ActivityEntry, EventQuery, EventRow, ListQuery, Page, SandboxId, Scope, Status, status_event,
-};
-use atoll_types::{Error, Millis, Result};
+use atoll_store::{ActivityEntry, EventQuery, EventRow, ListQuery, Page, SandboxId, Scope, Status};
+use atoll_types::{Error, EventKind, Millis, Result};
 
 /// The most that one page may have.
 pub const LARGEST_PAGE: u32 = 200;
@@ -47,7 +45,7 @@ impl Sandboxes {
             let data: serde_json::Value = serde_json::from_str(&row.event.data).unwrap_or_default();
             data["was"] == Status::Paused.as_str()
         };
-        let kinds = vec![status_event(None, Status::Ready).unwrap_or_default().to_owned()];
+        let kinds = Some(vec![EventKind::Ready]);
         let mut query =
             EventQuery { sandbox: Some(id), kinds, limit: EVENTS_AT_ONCE, ..EventQuery::default() };
         let mut started = None;

@@ -12,7 +12,7 @@ use crate::{
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_store::{SandboxId, SandboxRecord};
-use atoll_types::{AutoSnapshot, Operation, Profile, Result};
+use atoll_types::{AutoSnapshot, EventKind, Operation, Profile, Result};
 use std::collections::BTreeMap;
 
 /// What to change; what is left out stays.
@@ -56,7 +56,7 @@ impl Sandboxes {
                 .map(|of| serde_json::json!({ "name": of.name, "path": of.path, "read_only": of.read_only }))
                 .collect();
             let data = serde_json::json!({ "volumes": all });
-            audited.add_event(new_event(&patched.owner, Some(id), "volumes_changed", None, &data));
+            audited.add_event(new_event(&patched.owner, Some(id), EventKind::VolumesChanged, None, &data));
         }
         audited.done(result).await
     }

@@ -14,7 +14,8 @@ use atoll_guest_tools::{Unpack, Unpacked};
 use atoll_provider::Container;
 use atoll_store::{ActivityKind, NewEvent, SandboxId};
 use atoll_types::{
-    Error, ErrorCode, InstalledSkill, Operation, Result, SkillId, SkillName, SkillRecord, time::now_ms,
+    Error, ErrorCode, EventKind, InstalledSkill, Operation, Result, SkillId, SkillName, SkillRecord,
+    time::now_ms,
 };
 use bytes::Bytes;
 use futures_util::stream;
@@ -56,7 +57,8 @@ pub struct InstallOutcome {
 }
 
 fn event(sandbox: SandboxId, owner: &str, names: &[SkillName]) -> NewEvent {
-    new_event(owner, Some(sandbox), "skills.installed", None, &serde_json::json!({ "skills": names }))
+    let data = serde_json::json!({ "skills": names });
+    new_event(owner, Some(sandbox), EventKind::SkillsInstalled, None, &data)
 }
 
 /// Whatever is at a path is removed, or is not there.

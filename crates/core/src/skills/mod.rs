@@ -25,7 +25,7 @@ use crate::{
 };
 use atoll_store::{NewEvent, Scope, Sha256, Store};
 use atoll_types::{
-    Error, ErrorCode, Operation, Result, SkillId, SkillPage, SkillQuery, SkillRecord, SkillSource,
+    Error, ErrorCode, EventKind, Operation, Result, SkillId, SkillPage, SkillQuery, SkillRecord, SkillSource,
     text::{NUL, TextRule},
     time::now_ms,
 };
@@ -104,7 +104,7 @@ fn taken(there: &SkillRecord) -> Error {
     Error::new(ErrorCode::AlreadyExists, message).at("name").fact("skill_id", there.id.uuid().to_string())
 }
 
-fn event(record: &SkillRecord, kind: &str) -> NewEvent {
+fn event(record: &SkillRecord, kind: EventKind) -> NewEvent {
     let data = serde_json::json!({
         "id": record.id.uuid(), "name": record.name, "package_size_bytes": record.package_bytes,
     });
@@ -213,7 +213,7 @@ impl Skills {
         }
         .await;
         if let Ok((record, ..)) = &result {
-            audited.add_event(event(record, "skill.created"));
+            audited.add_event(event(record, EventKind::SkillCreated));
         }
         audited.done(result).await.map(|(record, text, _)| (record, text))
     }
@@ -236,7 +236,10 @@ impl Skills {
         }
         .await;
         if let Ok((record, _, new)) = &result {
-            audited.add_event(event(record, if *new { "skill.created" } else { "skill.updated" }));
+            audited.add_event(event(
+                record,
+                if *new { EventKind::SkillCreated } else { EventKind::SkillUpdated },
+            ));
         }
         audited.done(result).await
     }
@@ -398,7 +401,7 @@ impl Skills {
         }
         .await;
         if let Ok((record, _)) = &result {
-            audited.add_event(event(record, "skill.updated"));
+            audited.add_event(event(record, EventKind::SkillUpdated));
         }
         audited.done(result).await
     }
@@ -422,7 +425,7 @@ impl Skills {
         }
         .await;
         if let Ok(record) = &result {
-            audited.add_event(event(record, "skill.deleted"));
+            audited.add_event(event(record, EventKind::SkillDeleted));
         }
         audited.done(result.map(drop)).await
     }

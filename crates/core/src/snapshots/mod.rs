@@ -33,8 +33,8 @@ use crate::{
 use atoll_provider::{Changed, Provider};
 use atoll_store::{NewEvent, SandboxId, SandboxRecord, Store};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Operation, Result, RootMode, SnapshotId, SnapshotKernels, SnapshotKind,
-    SnapshotPage, SnapshotQuery, SnapshotRecord, Status, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, EventKind, Operation, Result, RootMode, SnapshotId, SnapshotKernels,
+    SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, Status, time::now_ms,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -99,7 +99,7 @@ fn check_label(label: Option<&str>) -> Result<()> {
 }
 
 /// The event of a change of a sandbox's snapshots.
-fn event(record: &SandboxRecord, kind: &str, reason: Option<&str>, snapshot: SnapshotId) -> NewEvent {
+fn event(record: &SandboxRecord, kind: EventKind, reason: Option<&str>, snapshot: SnapshotId) -> NewEvent {
     let data = serde_json::json!({ "snapshot_id": snapshot.uuid() });
     new_event(&record.owner, Some(record.id), kind, reason.map(str::to_owned), &data)
 }
@@ -128,7 +128,7 @@ impl Snapshots {
             self.to_its_end(move |snapshots| async move { snapshots.make(new, kernels).await }).await
         }
         .await;
-        note(&mut audited, &result, "snapshot.created");
+        note(&mut audited, &result, EventKind::SnapshotCreated);
         audited.done(result).await
     }
 
@@ -150,7 +150,7 @@ impl Snapshots {
         let mut audited = self.operations.audited(&caller, what).await?;
         let new = new_record(record, id, SnapshotKind::Automatic, Some(before));
         let result = self.to_its_end(|snapshots| async move { snapshots.make(new, false).await }).await;
-        note(&mut audited, &result, "snapshot.created");
+        note(&mut audited, &result, EventKind::SnapshotCreated);
         let refused = |mut error: Error| {
             if error.code == ErrorCode::LimitExceeded {
                 error.message.push_str(", or turn auto_snapshot off");
@@ -195,7 +195,7 @@ impl Snapshots {
             Ok(self.store.label_snapshot(sandbox, id, label).await?)
         }
         .await;
-        note(&mut audited, &result, "snapshot.labelled");
+        note(&mut audited, &result, EventKind::SnapshotLabelled);
         audited.done(result).await
     }
 
@@ -215,7 +215,7 @@ impl Snapshots {
             .await
         }
         .await;
-        note(&mut audited, &result, "snapshot.deleted");
+        note(&mut audited, &result, EventKind::SnapshotDeleted);
         audited.done(result).await.map(drop)
     }
 
@@ -253,9 +253,14 @@ impl Snapshots {
         };
         if let Ok((RolledBack { record, before }, _)) = &result {
             if let Some(before) = before {
-                audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
+                audited.add_event(event(
+                    record,
+                    EventKind::SnapshotCreated,
+                    Some(SnapshotKind::BeforeRollback.as_str()),
+                    before.id,
+                ));
             }
-            audited.add_event(event(record, "rolled_back", None, to));
+            audited.add_event(event(record, EventKind::RolledBack, None, to));
             // Any file may be another one now; the difference of the two snapshots says which.
             audited.changed(&Changed { files: Vec::new(), truncated: true });
         }
@@ -266,7 +271,8 @@ impl Snapshots {
     /// The error of a rollback that failed, with the snapshot that it made before: its caller may return to that.
     async fn with_before(&self, audited: &mut AuditedOperation, before: SnapshotId, error: Error) -> Error {
         let Ok(record) = audited.record() else { return error };
-        let made = event(record, "snapshot.created", Some("before_rollback"), before);
+        let made =
+            event(record, EventKind::SnapshotCreated, Some(SnapshotKind::BeforeRollback.as_str()), before);
         match self.store.snapshot(record.id, before).await {
             Ok(Some(_)) => {
                 audited.add_event(made);
@@ -442,7 +448,7 @@ fn new_record(
 }
 
 /// Adds the event of a change that was made.
-fn note(audited: &mut AuditedOperation, result: &Result<SnapshotRecord>, kind: &str) {
+fn note(audited: &mut AuditedOperation, result: &Result<SnapshotRecord>, kind: EventKind) {
     if let Ok(snapshot) = result
         && let Ok(record) = audited.record()
     {

@@ -5,7 +5,9 @@
 use super::Snapshots;
 use crate::{Caller, operation::OperationSpec};
 use atoll_store::{SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Millis, Operation, Result, SnapshotId, SnapshotKind, SnapshotRecord};
+use atoll_types::{
+    Error, ErrorCode, EventKind, Millis, Operation, Result, SnapshotId, SnapshotKind, SnapshotRecord,
+};
 use std::{collections::HashMap, time::Duration};
 
 /// Snapshots that one pass removes for their age.
@@ -72,7 +74,7 @@ impl Snapshots {
         let mut audited = self.operations.audited(&caller, what).await?;
         let removed = self.remove(record, snapshot).await;
         if removed.is_ok() {
-            audited.add_event(super::event(record, "snapshot.deleted", Some(reason), snapshot.id));
+            audited.add_event(super::event(record, EventKind::SnapshotDeleted, Some(reason), snapshot.id));
         }
         audited.done(removed).await
     }

@@ -19,7 +19,9 @@ use atoll_guest_tools::{
 };
 use atoll_provider::Container;
 use atoll_store::{NewEvent, SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Operation, Result, SnapshotId, SnapshotRecord, attachment::MOST_WHOLE};
+use atoll_types::{
+    Error, ErrorCode, EventKind, Operation, Result, SnapshotId, SnapshotRecord, attachment::MOST_WHOLE,
+};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -113,7 +115,7 @@ impl Transfers {
             let mut next = small_file(manifest::NAME, &json);
             next.extend_from_slice(&mark.push(&first));
             let data = serde_json::json!({ "snapshots": snapshots.len() });
-            let event = new_event(&record.owner, Some(id), "exported", None, &data);
+            let event = new_event(&record.owner, Some(id), EventKind::Exported, None, &data);
             Ok((tool, mark, Some(next.into()), until, copy, manifest.sandbox.left_out, event))
         };
         match opened.await {

@@ -25,7 +25,7 @@ use atoll_guest_tools::{
     archive::{BLOCK, small_file_length},
 };
 use atoll_store::{ActivityKind, SandboxId, SandboxRecord, Store};
-use atoll_types::{Error, Operation, Result, SnapshotId, SnapshotRecord};
+use atoll_types::{Error, EventKind, Operation, Result, SnapshotId, SnapshotRecord};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -144,7 +144,13 @@ impl Transfers {
             audited.moved(bytes);
             if let Ok(imported) = &result {
                 let data = serde_json::json!({ "snapshots": imported.snapshots });
-                audited.add_event(new_event(&imported.record.owner, Some(id), "imported", None, &data));
+                audited.add_event(new_event(
+                    &imported.record.owner,
+                    Some(id),
+                    EventKind::Imported,
+                    None,
+                    &data,
+                ));
                 audited.note(transfer(id, ActivityKind::Upload, "import".into(), bytes));
             }
             audited.done(result).await

@@ -10,7 +10,7 @@ use crate::{
     Caller, CoreSettings, Providers, events::new_event, operation::Operations, sandboxes::LARGEST_PAGE,
 };
 use atoll_store::{ActivityEntry, ActivityKind, ListQuery, SandboxId, Status, Store};
-use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage, time::now_ms};
+use atoll_types::{ContainerId, Error, ErrorCode, EventKind, Result, Usage, time::now_ms};
 use futures_util::{StreamExt, TryStreamExt, stream};
 pub(crate) use history::UsageHistory;
 pub use history::{KEPT, UsageNow, UsageSample, UsageTotals};
@@ -163,7 +163,8 @@ impl UsageMeter {
             let reason = "its commands were ended: their sockets held more memory than a quarter of its limit, which no \
                           cgroup counts";
             let data = serde_json::json!({ "times": times });
-            let event = new_event(&record.owner, Some(sandbox), "sockets_ended", Some(reason.into()), &data);
+            let event =
+                new_event(&record.owner, Some(sandbox), EventKind::SocketsEnded, Some(reason.into()), &data);
             self.store.append_events(vec![event]).await?;
         }
         Ok(())

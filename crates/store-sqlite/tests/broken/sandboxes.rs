@@ -3,9 +3,9 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Change, Clash, Events, Inserted,
-    ListQuery, Millis, NewEvent, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, Status,
-    StoreError,
+    ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Change, Clash, EventKind, Events,
+    Inserted, ListQuery, Millis, NewEvent, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes,
+    Status, StoreError,
 };
 use atoll_types::ContainerId;
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
@@ -75,21 +75,21 @@ impl Sandboxes for Broken {
             (_, Fault::ChangesWithoutAWord) => change.activity = None,
             _ => {}
         }
-        let told = |kind: &str| NewEvent {
+        let told = |kind| NewEvent {
             at: 0,
             owner: String::new(),
             sandbox: Some(id),
-            kind: kind.into(),
+            kind,
             reason: None,
             data: String::new(),
         };
         match (self.inner.update_sandbox(id, expected_revision, change.clone()).await, now, self.fault) {
             (Ok(record), Some(now), Fault::TellsOfWhatStays) if record.status == now.status => {
-                self.inner.append_events(vec![told(record.status.as_str())]).await?;
+                self.inner.append_events(vec![told(EventKind::of_status(record.status))]).await?;
                 Ok(record)
             }
             (Err(error), _, Fault::TellsOfFailures) => {
-                self.inner.append_events(vec![told("dead")]).await?;
+                self.inner.append_events(vec![told(EventKind::Dead)]).await?;
                 Err(error)
             }
             (Err(StoreError::Conflict(Clash::Destroyed)), Some(now), Fault::RevivesTheDestroyed) => Ok(now),

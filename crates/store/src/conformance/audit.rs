@@ -3,9 +3,9 @@
 use super::{Failure, NOW, Outcome as Checked, Shared, add, clashes, ensure, read, same, sandbox};
 use crate::{
     Activity, ActivityKind, AuditBatch, AuditOutput, AuditRow, Begin, BegunColumns, Checkpoint, Clash,
-    Detail, End, EndedColumns, Entry, EventQuery, Facts, FileChanged, KeyId, Mac, Millis, NewEvent, Note,
-    NoteKind, OpenOperation, OperationEnd, OperationId, OperationQuery, OperationRow, Outcome, Output, Part,
-    Problem, Projection, RawRow, SandboxId, Sha256, StoreError, Thing,
+    Detail, End, EndedColumns, Entry, EventKind, EventQuery, Facts, FileChanged, KeyId, Mac, Millis,
+    NewEvent, Note, NoteKind, OpenOperation, OperationEnd, OperationId, OperationQuery, OperationRow,
+    Outcome, Output, Part, Problem, Projection, RawRow, SandboxId, Sha256, StoreError, Thing,
 };
 use std::collections::BTreeMap;
 
@@ -197,7 +197,7 @@ pub(super) async fn a_batch_carries_what_happened(store: Shared) -> Checked {
         at: NOW,
         owner: "owner".into(),
         sandbox: Some(id),
-        kind: "exec.ended".into(),
+        kind: EventKind::ExecEnded,
         reason: Some("it was \"done\"\n".into()),
         data: "{\"a\":1}".into(),
     };

@@ -2,8 +2,8 @@
 
 use super::{NOW, Outcome, Shared, add, clashes, ensure, same, sandbox};
 use crate::{
-    Change, Clash, EVENTS_KEPT, EventPage, EventQuery, EventRow, NewEvent, NewSandbox, SandboxId, Status,
-    StatusChange,
+    Change, Clash, EVENTS_KEPT, EventKind, EventPage, EventQuery, EventRow, NewEvent, NewSandbox, SandboxId,
+    Status, StatusChange,
 };
 use std::time::Duration;
 
@@ -11,14 +11,13 @@ fn any() -> EventQuery {
     EventQuery::default()
 }
 
-fn event(kind: &str, owner: &str, sandbox: Option<SandboxId>) -> NewEvent {
-    NewEvent { at: NOW, owner: owner.into(), sandbox, kind: kind.into(), reason: None, data: "{}".into() }
+fn event(kind: EventKind, owner: &str, sandbox: Option<SandboxId>) -> NewEvent {
+    NewEvent { at: NOW, owner: owner.into(), sandbox, kind, reason: None, data: "{}".into() }
 }
 
 /// The events without their times.
-fn told(page: &EventPage) -> Vec<(u64, String, Option<String>, String)> {
-    let tell =
-        |row: &EventRow| (row.id, row.event.kind.clone(), row.event.reason.clone(), row.event.data.clone());
+fn told(page: &EventPage) -> Vec<(u64, EventKind, Option<String>, String)> {
+    let tell = |row: &EventRow| (row.id, row.event.kind, row.event.reason.clone(), row.event.data.clone());
     page.items.iter().map(tell).collect()
 }
 
@@ -47,21 +46,21 @@ pub(super) async fn a_change_of_status_is_told_with_its_reason(store: Shared) ->
     }
     add(&store, NewSandbox { status: Status::Ready, ..sandbox() }).await?;
     let page = store.events(&any()).await?;
-    let row = |id, kind: &str, reason: Option<&str>, data: &str| {
-        (id, kind.to_owned(), reason.map(str::to_owned), data.to_owned())
+    let row = |id, kind: EventKind, reason: Option<&str>, data: &str| {
+        (id, kind, reason.map(str::to_owned), data.to_owned())
     };
     let wanted = vec![
-        row(1, "created", None, r#"{"status":"provisioning"}"#),
-        row(2, "ready", None, r#"{"status":"ready","was":"provisioning"}"#),
-        row(3, "paused", Some("asked \"nicely\""), r#"{"status":"paused","was":"ready"}"#),
-        row(4, "ready", Some("resumed"), r#"{"status":"ready","was":"paused"}"#),
-        row(5, "dead", Some("out of memory"), r#"{"status":"dead","was":"ready"}"#),
-        row(6, "starting", None, r#"{"status":"provisioning","was":"dead"}"#),
-        row(7, "dead", Some("no space"), r#"{"status":"dead","was":"provisioning"}"#),
-        row(8, "stopped", None, r#"{"status":"stopped","was":"dead"}"#),
-        row(9, "destroyed", Some("idle"), r#"{"status":"destroyed","was":"stopped"}"#),
-        row(10, "created", None, r#"{"status":"ready"}"#),
-        row(11, "ready", None, r#"{"status":"ready"}"#),
+        row(1, EventKind::Created, None, r#"{"status":"provisioning"}"#),
+        row(2, EventKind::Ready, None, r#"{"status":"ready","was":"provisioning"}"#),
+        row(3, EventKind::Paused, Some("asked \"nicely\""), r#"{"status":"paused","was":"ready"}"#),
+        row(4, EventKind::Ready, Some("resumed"), r#"{"status":"ready","was":"paused"}"#),
+        row(5, EventKind::Dead, Some("out of memory"), r#"{"status":"dead","was":"ready"}"#),
+        row(6, EventKind::Starting, None, r#"{"status":"provisioning","was":"dead"}"#),
+        row(7, EventKind::Dead, Some("no space"), r#"{"status":"dead","was":"provisioning"}"#),
+        row(8, EventKind::Stopped, None, r#"{"status":"stopped","was":"dead"}"#),
+        row(9, EventKind::Destroyed, Some("idle"), r#"{"status":"destroyed","was":"stopped"}"#),
+        row(10, EventKind::Created, None, r#"{"status":"ready"}"#),
+        row(11, EventKind::Ready, None, r#"{"status":"ready"}"#),
     ];
     same("what is told", told(&page), wanted)?;
     let first = &page.items[0].event;
@@ -83,7 +82,7 @@ pub(super) async fn events_go_on_after_an_id(store: Shared) -> Outcome {
     let all: Vec<NewEvent> = (0..30)
         .map(|n| {
             let sandbox = [Some(one), Some(other), None][n % 3];
-            event(["exec.ended", "x"][n % 2], ["a", "b", "a", "c"][n % 4], sandbox)
+            event([EventKind::ExecEnded, EventKind::Exported][n % 2], ["a", "b", "a", "c"][n % 4], sandbox)
         })
         .collect();
     store.append_events(all.clone()).await?;
@@ -116,17 +115,19 @@ pub(super) async fn events_go_on_after_an_id(store: Shared) -> Outcome {
     same("a sandbox", of_one, wanted(&|_, event| event.sandbox == Some(one)))?;
     let of_a = ids(EventQuery { owner: Some("a".into()), after: Some(9), ..any() }).await?.0;
     same("an owner", of_a, wanted(&|id, event| event.owner == "a" && id > 9))?;
-    let kinds =
-        |kinds: &[&str]| EventQuery { kinds: kinds.iter().map(|kind| (*kind).into()).collect(), ..any() };
-    same("a kind", ids(kinds(&["x"])).await?.0, wanted(&|_, event| event.kind == "x"))?;
-    same("two kinds", ids(kinds(&["x", "exec.ended"])).await?.0, (1..=30).collect())?;
+    let kinds = |kinds: &[EventKind]| EventQuery { kinds: Some(kinds.to_vec()), ..any() };
+    let exported = wanted(&|_, event| event.kind == EventKind::Exported);
+    same("a kind", ids(kinds(&[EventKind::Exported])).await?.0, exported)?;
+    let both = kinds(&[EventKind::Exported, EventKind::ExecEnded]);
+    same("two kinds", ids(both).await?.0, (1..=30).collect())?;
+    same("no kind", ids(kinds(&[])).await?, (vec![], false, 30))?;
     same("the whole event", store.events(&any()).await?.items[3].event.clone(), all[3].clone())
 }
 
 pub(super) async fn the_last_events_are_kept(store: Shared) -> Outcome {
     let count = EVENTS_KEPT as usize;
-    store.append_events(vec![event("x", "a", None); 3]).await?;
-    store.append_events(vec![event("x", "a", None); count - 1]).await?;
+    store.append_events(vec![event(EventKind::ExecEnded, "a", None); 3]).await?;
+    store.append_events(vec![event(EventKind::ExecEnded, "a", None); count - 1]).await?;
     let oldest = async |after| store.events(&EventQuery { after, limit: 1, ..any() }).await;
     let page = oldest(None).await?;
     same("the oldest", page.items.first().map(|row| row.id), Some(3))?;
