@@ -4,7 +4,7 @@
 use super::ModelTarget;
 use atoll_types::{
     Millis,
-    conversation::RunFailure,
+    conversation::{ModelFault, RunFailure, RunFailureCode},
     text::cut,
     time::{now_ms, parse_rfc3339},
 };
@@ -143,49 +143,49 @@ impl ModelFailure {
     /// Its name for programs and what to do, for people.
     pub(crate) fn told(&self, target: Option<&ModelTarget>) -> RunFailure {
         let provider = target.map_or("the provider", |target| target.provider.as_str());
-        let (code, message) = match self {
+        let (fault, message) = match self {
             Self::NotSet(why) => {
                 let how = "set the model and its provider in your settings or in the run's config.configurable, or let the \
                            operator set CHAT_MODEL and CHAT_MODEL_PROVIDER";
-                ("model_not_set", format!("{why}; {how}"))
+                (ModelFault::NotSet, format!("{why}; {how}"))
             }
             Self::Key => (
-                "invalid_api_key",
+                ModelFault::InvalidKey,
                 format!("{provider} does not accept the API key; set the right key for this base URL in your settings"),
             ),
             Self::UnknownModel(model) => (
-                "unknown_model",
+                ModelFault::UnknownModel,
                 format!("{provider} has no model {model:?} for this key; choose another model in your settings"),
             ),
             Self::TooLong => (
-                "context_too_long",
+                ModelFault::ContextTooLong,
                 "the conversation is longer than the model's window although old tool output was shortened; start a new \
                  thread or choose a model with a larger window"
                     .to_owned(),
             ),
             Self::NoCredit => {
-                ("no_credit", format!("the account at {provider} has no credit; add some, or use another key"))
+                (ModelFault::NoCredit, format!("the account at {provider} has no credit; add some, or use another key"))
             }
             Self::Busy(_) => {
-                ("rate_limited", format!("{provider} limits the rate of requests; wait a minute and try again"))
+                (ModelFault::RateLimited, format!("{provider} limits the rate of requests; wait a minute and try again"))
             }
-            Self::Down(_) => ("provider_down", format!("{provider} fails at the moment; try again in a few minutes")),
+            Self::Down(_) => (ModelFault::ProviderDown, format!("{provider} fails at the moment; try again in a few minutes")),
             Self::Unreachable => (
-                "provider_unreachable",
+                ModelFault::ProviderUnreachable,
                 format!("nothing answers at the base URL of {provider}; check the base URL and that the server runs"),
             ),
-            Self::Forbidden(why) => ("base_url_refused", why.clone()),
-            Self::Cut => ("answer_cut", format!("the answer of {provider} stopped before its end; try again")),
+            Self::Forbidden(why) => (ModelFault::BaseUrlRefused, why.clone()),
+            Self::Cut => (ModelFault::AnswerCut, format!("the answer of {provider} stopped before its end; try again")),
             Self::TooLarge => {
-                ("answer_too_large", "the model's answer is larger than one may be; ask for less at once".to_owned())
+                (ModelFault::AnswerTooLarge, "the model's answer is larger than one may be; ask for less at once".to_owned())
             }
-            Self::Refused(why) => ("request_refused", format!("{provider} refused the request: {why}")),
+            Self::Refused(why) => (ModelFault::RequestRefused, format!("{provider} refused the request: {why}")),
             Self::Unreadable => (
-                "answer_unreadable",
+                ModelFault::AnswerUnreadable,
                 format!("the answer of {provider} cannot be read; check that the provider fits the base URL"),
             ),
         };
-        RunFailure { code: code.to_owned(), message }
+        RunFailure { code: RunFailureCode::Model(fault), message }
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
             (400, "not json", "request_refused"),
         ] {
             let failure = ModelFailure::of_status(status, body, None, &target());
-            assert_eq!(failure.told(Some(&target())).code, code, "{status} {body}");
+            assert_eq!(failure.told(Some(&target())).code.as_str(), code, "{status} {body}");
         }
     }
 

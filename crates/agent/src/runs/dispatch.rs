@@ -8,7 +8,7 @@ use atoll_core::Caller;
 use atoll_store::ApiKey;
 use atoll_types::{
     Error, ErrorCode, Millis, Result, RunId, ThreadId,
-    conversation::{RunFailure, RunRecord, RunStatus},
+    conversation::{RunFailure, RunFailureCode, RunRecord, RunStatus},
     time::now_ms,
 };
 use futures_util::FutureExt;
@@ -183,14 +183,17 @@ impl Agents {
         // On the heap: the futures of a run would fill a thread's stack.
         let work = AssertUnwindSafe(self.work(&record, &control).boxed()).catch_unwind();
         let internal = || RunFailure {
-            code: "internal".into(),
+            code: RunFailureCode::Server(ErrorCode::Internal),
             message: "something went wrong on the server; the operator's log says what".into(),
         };
         let end = match work.await {
             Ok(Ok(end)) => end,
             Ok(Err(error)) => {
                 tracing::warn!(%error, run = %id, "a run failed");
-                TurnEnd::failed(RunFailure { code: error.code.as_str().into(), message: error.message })
+                TurnEnd::failed(RunFailure {
+                    code: RunFailureCode::Server(error.code),
+                    message: error.message,
+                })
             }
             Err(_) => TurnEnd::failed(internal()),
         };

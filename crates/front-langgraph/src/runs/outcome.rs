@@ -21,7 +21,7 @@ fn values(outcome: Result<RunOutcome>) -> Value {
     let failed = |code: &str, message: &str| json!({ "__error__": { "error": code, "message": message } });
     match outcome {
         Ok(RunOutcome { run: RunRecord { failure: Some(failure), .. }, .. }) => {
-            failed(&failure.code, &failure.message)
+            failed(failure.code.as_str(), &failure.message)
         }
         Ok(RunOutcome { state: Some(head), .. }) => {
             let mut values = state::values(&head.state);

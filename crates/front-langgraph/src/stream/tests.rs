@@ -6,8 +6,8 @@ use atoll_types::{
     RunId, ThreadCheckpointId,
     conversation::{
         Block, Checkpoint, CheckpointSource, ConversationState, FinishReason, Interrupt, InterruptKind,
-        Message, Metadata, Node, Role, RunFailure, RunStatus, StopReason, TokenUsage, ToolCall,
-        ToolCallStatus, ToolResult,
+        Message, Metadata, ModelFault, Node, Role, RunFailure, RunFailureCode, RunStatus, StopReason,
+        TokenUsage, ToolCall, ToolCallStatus, ToolResult,
     },
     sse::SseReader,
 };
@@ -211,7 +211,10 @@ fn pieces_of_a_message_make_the_message() {
 
 #[test]
 fn a_failed_run_ends_with_its_reason_and_an_interrupted_one_with_its_question() {
-    let failure = RunFailure { code: "invalid_api_key".into(), message: "the key is wrong".into() };
+    let failure = RunFailure {
+        code: RunFailureCode::Model(ModelFault::InvalidKey),
+        message: "the key is wrong".into(),
+    };
     let kinds = vec![EventKind::Finished {
         status: RunStatus::Error,
         stopped: StopReason::Failed,

@@ -24,8 +24,8 @@ pub use message::{
     ToolStatus as ToolCallStatus,
 };
 pub use run::{
-    ApprovalRule, MultitaskStrategy, NewRun, RunBudget, RunFailure, RunInput, RunRecord, RunStatus,
-    StopReason,
+    ApprovalRule, ModelFault, MultitaskStrategy, NewRun, RunBudget, RunFailure, RunFailureCode, RunInput,
+    RunRecord, RunStatus, StopReason,
 };
 pub use thread::{NewThread, ThreadId, ThreadQuery, ThreadRecord, ThreadSort, ThreadStatus};
 

@@ -1,7 +1,7 @@
 //! Runs: the agent at work in a thread, from an input to an answer.
 
 use super::{Message, Metadata, ThreadId};
-use crate::{AssistantId, KeyId, Millis, RunId, Scope, Sealed, ThreadCheckpointId, names};
+use crate::{AssistantId, ErrorCode, KeyId, Millis, RunId, Scope, Sealed, ThreadCheckpointId, names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,11 +119,64 @@ impl RunInput {
     }
 }
 
+names!(
+    /// Why a model did not answer.
+    ModelFault {
+        /// No model, or no place of it, is set.
+        NotSet = "model_not_set",
+        /// The key is missing or wrong.
+        InvalidKey = "invalid_api_key",
+        /// The provider has no such model.
+        UnknownModel = "unknown_model",
+        /// The conversation is longer than the model's window.
+        ContextTooLong = "context_too_long",
+        /// The account has no credit.
+        NoCredit = "no_credit",
+        /// Too many requests.
+        RateLimited = "rate_limited",
+        /// The provider failed.
+        ProviderDown = "provider_down",
+        /// Nothing answers at the base URL.
+        ProviderUnreachable = "provider_unreachable",
+        /// The base URL leads to an address that owners may not use.
+        BaseUrlRefused = "base_url_refused",
+        /// The answer stopped before its end.
+        AnswerCut = "answer_cut",
+        /// The answer was larger than one may be.
+        AnswerTooLarge = "answer_too_large",
+        /// The provider refused the request.
+        RequestRefused = "request_refused",
+        /// The provider's answer cannot be read.
+        AnswerUnreadable = "answer_unreadable",
+    }
+);
+
+/// Why a run failed: by its model, or by this server. No two have the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RunFailureCode {
+    /// The model did not answer.
+    Model(ModelFault),
+    /// An operation of the server failed.
+    Server(ErrorCode),
+}
+
+impl RunFailureCode {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Model(fault) => fault.as_str(),
+            Self::Server(code) => code.as_str(),
+        }
+    }
+}
+
 /// What a failed run says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailure {
-    /// A name for programs, such as `invalid_api_key`.
-    pub code: String,
+    /// Why, for programs.
+    pub code: RunFailureCode,
     /// What happened and what to do, for people.
     pub message: String,
 }
@@ -188,4 +241,21 @@ pub struct RunRecord {
     pub started_at: Option<Millis>,
     /// When it last changed.
     pub updated_at: Millis,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_a_failure_is_kept_by_its_name() {
+        let models = ModelFault::ALL.iter().map(|fault| RunFailureCode::Model(*fault));
+        let servers = ErrorCode::ALL.iter().map(|code| RunFailureCode::Server(*code));
+        for code in models.chain(servers) {
+            let text = serde_json::to_string(&code).unwrap();
+            assert_eq!(text, format!("{:?}", code.as_str()));
+            assert_eq!(serde_json::from_str::<RunFailureCode>(&text).unwrap(), code);
+        }
+        assert!(serde_json::from_str::<RunFailureCode>("\"other\"").is_err());
+    }
 }
