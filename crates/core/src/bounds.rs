@@ -9,11 +9,7 @@ use std::ops::RangeInclusive;
 pub use crate::{
     ceiling::LEAST_TIMEOUT,
     events::LARGEST_PAGE as EVENTS_PER_PAGE,
-    kernels::packages::{
-        LONGEST_NAME as PACKAGE_NAME_LENGTH, LONGEST_VERSION as PACKAGE_VERSION_LENGTH,
-        MOST as MOST_PACKAGES, PLAIN as PLAIN_PACKAGE, VERSION as PACKAGE_VERSION, scoped as scoped_package,
-        with_extras as package_with_extras,
-    },
+    kernels::packages::MOST as MOST_PACKAGES,
     sandboxes::{LARGEST_PAGE as SANDBOXES_PER_PAGE, MOST_AT_ONCE},
     skills::{
         LARGEST_PACKAGE, LONGEST_DESCRIPTION, LONGEST_SKILL_MD, MOST_INSTALLED_AT_ONCE, MOST_SKILL_BYTES,
@@ -31,6 +27,11 @@ pub use atoll_types::{
     attachment::{LONGEST_PLACE, MOST_RULES, MOST_VOLUMES, PLACE_PATTERN},
     audit::{EGRESS_PER_PAGE, OPERATIONS_PER_PAGE},
     limits::{CPU_MILLIS, DISK_MB, MEMORY_MB, PROCESSES},
+    packages::{
+        LONGEST_NAME as PACKAGE_NAME_LENGTH, LONGEST_VERSION as PACKAGE_VERSION_LENGTH,
+        PLAIN as PLAIN_PACKAGE, VERSION as PACKAGE_VERSION, scoped as scoped_package,
+        with_extras as package_with_extras,
+    },
 };
 
 /// The shortest and the longest that a sandbox may be idle.

@@ -29,6 +29,7 @@ mod mcp;
 mod names;
 mod object;
 mod operation;
+pub mod packages;
 pub mod passwd;
 mod profile;
 mod refusal;

@@ -7,9 +7,7 @@ mod plan;
 mod templates;
 
 pub use packages::{CataloguePackage, PACKAGE_SEARCH, PackageManager, packages};
-pub(crate) use plan::is_version;
 pub use plan::{MOST_LOCKED, Plan, Start};
-pub(crate) use templates::is_package;
 pub use templates::{
     MOST_TEMPLATE_PACKAGES, Template, TemplateFile, TemplatePackages, TemplateResources, templates,
 };

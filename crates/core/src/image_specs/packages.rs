@@ -79,7 +79,7 @@ mod tests {
         let names: BTreeSet<_> = PACKAGES.iter().map(|p| (p.manager.as_str(), p.name)).collect();
         assert_eq!(names.len(), PACKAGES.len());
         for package in PACKAGES.iter() {
-            assert!(super::super::templates::is_package(package.name), "{package:?}");
+            assert!(atoll_types::packages::is_template_package(package.name), "{package:?}");
             assert!(!package.description.ends_with('.') && package.description.len() < 80, "{package:?}");
         }
     }

@@ -4,12 +4,14 @@ use super::{
     dockerfile::{CommandForm, Dockerfile, Step, StepKey, StepKind, start_key, step_keys},
     templates::{Template, TemplateFile, TemplatePackages},
 };
-use atoll_types::{Error, InstalledPackage, Result, audit::Sha256};
+use atoll_types::{
+    Error, InstalledPackage, Result,
+    audit::Sha256,
+    packages::{is_locked_version, is_template_package},
+};
 
 /// Most packages of a lock.
 pub const MOST_LOCKED: usize = 5000;
-/// The longest version.
-const LONGEST_VERSION: usize = 200;
 
 /// What a build begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +41,6 @@ fn run(line: String) -> StepKind {
     StepKind::Run { command: CommandForm::Shell(line), arguments: Vec::new() }
 }
 
-/// Whether a text is a version of any manager's, and nothing that a shell or a file of apt would read otherwise.
-pub(crate) fn is_version(text: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b".+~:-_!".contains(&b);
-    text.len() <= LONGEST_VERSION
-        && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
-        && text.bytes().all(plain)
-}
-
 fn check_lock(lock: &[InstalledPackage]) -> Result<()> {
     if lock.len() > MOST_LOCKED {
         return Err(Error::invalid("lock", format!("a lock has at most {MOST_LOCKED} packages")));
@@ -54,8 +48,8 @@ fn check_lock(lock: &[InstalledPackage]) -> Result<()> {
     let wrong = |one: &&InstalledPackage| {
         let InstalledPackage { manager, name, version } = one;
         !matches!(manager.as_str(), "debian" | "pip" | "npm")
-            || !super::templates::is_package(name)
-            || !is_version(version)
+            || !is_template_package(name)
+            || !is_locked_version(version)
     };
     match lock.iter().find(wrong) {
         Some(InstalledPackage { manager, name, version }) => {

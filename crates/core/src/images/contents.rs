@@ -4,9 +4,12 @@
 //! Everything in an image is hostile. PID 1 of a container of it reads the files, and nothing of the image runs; names and
 //! versions are checked one by one, and sizes and counts have limits.
 
-use crate::image_specs::{MOST_LOCKED, is_package, is_version};
+use crate::image_specs::MOST_LOCKED;
 use atoll_egress::presets::ImageFiles;
-use atoll_types::InstalledPackage;
+use atoll_types::{
+    InstalledPackage,
+    packages::{is_locked_version, is_template_package},
+};
 use std::{collections::BTreeSet, io::Read};
 
 /// The largest database that is read.
@@ -18,7 +21,11 @@ const MOST_PYTHONS: usize = 8;
 
 fn package(manager: &str, name: &str, version: &str) -> Option<InstalledPackage> {
     let (manager, name, version) = (manager.to_owned(), name.to_owned(), version.to_owned());
-    (is_package(&name) && is_version(&version)).then_some(InstalledPackage { manager, name, version })
+    (is_template_package(&name) && is_locked_version(&version)).then_some(InstalledPackage {
+        manager,
+        name,
+        version,
+    })
 }
 
 fn text(files: &dyn ImageFiles, path: &str) -> String {

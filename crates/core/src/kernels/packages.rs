@@ -1,33 +1,15 @@
-//! Packages by name and version, and the command that installs them. Names and versions are plain: none
-//! can be an option, a path, an address or anything that a shell knows, and no shell sees them. Everything
-//! lands in the user's home, which is on the sandbox's volume.
+//! Packages by name and version, and the command that installs them. No shell sees names and versions, of which
+//! `types/src/packages.rs` says what they may be. Everything lands in the user's home, which is on the sandbox's volume.
 
 use atoll_kernels::Language;
-use atoll_types::{Error, Result};
+use atoll_types::{
+    Error, Result,
+    packages::{LONGEST_NAME, has_plain_extras, is_plain, is_scoped, is_version},
+};
 use std::collections::BTreeMap;
 
 /// Packages of one request.
 pub const MOST: usize = 100;
-/// The longest name of a package.
-pub const LONGEST_NAME: usize = 214;
-/// The longest version of a package.
-pub const LONGEST_VERSION: usize = 100;
-/// The name of a package as a regular expression of its whole: what [`is_plain`] takes.
-pub const PLAIN: &str = r"[A-Za-z0-9](?:(?:\.?[A-Za-z0-9_-])*\.?[A-Za-z0-9])?";
-/// The version of a package as a regular expression of its whole: what [`is_version`] takes.
-pub const VERSION: &str = r"(?:[A-Za-z0-9.+_*!=<>~^,][A-Za-z0-9.+_*!=<>~^,-]*)?";
-
-/// The name of a package of Node, which may have a scope.
-#[must_use]
-pub fn scoped() -> String {
-    format!("(?:@{PLAIN}/)?{PLAIN}")
-}
-
-/// The name of a package of Python, which may have extras.
-#[must_use]
-pub fn with_extras() -> String {
-    format!(r"{PLAIN}(?:\[{PLAIN}(?:,{PLAIN})*\])?")
-}
 
 /// Installs into a folder where `require` looks from everywhere.
 const NODE: &str = r#"
@@ -60,30 +42,13 @@ missing <- setdiff(wanted, rownames(installed.packages(lib.loc = lib)))
 if (length(missing)) stop("not installed: ", paste(missing, collapse = ", "))
 "#;
 
-/// A letter or digit first and last, and between them also dots, dashes and underlines.
-fn is_plain(name: &str) -> bool {
-    let ends = |c: char| c.is_ascii_alphanumeric();
-    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inside) && !name.contains("..")
-}
-
 fn is_name(language: Language, name: &str) -> bool {
-    let scoped = || match name.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
-        Some((scope, name)) => language == Language::Node && is_plain(scope) && is_plain(name),
-        None => false,
+    let is_name = match language {
+        Language::Python => has_plain_extras,
+        Language::Node => is_scoped,
+        Language::R | Language::Bash => is_plain,
     };
-    let extras = || match name.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
-        Some((name, extras)) => {
-            language == Language::Python && is_plain(name) && extras.split(',').all(is_plain)
-        }
-        None => false,
-    };
-    name.len() <= LONGEST_NAME && (is_plain(name) || scoped() || extras())
-}
-
-fn is_version(version: &str) -> bool {
-    let known = |c: char| c.is_ascii_alphanumeric() || ".+_-*!=<>~^,".contains(c);
-    version.len() <= LONGEST_VERSION && !version.starts_with('-') && version.chars().all(known)
+    name.len() <= LONGEST_NAME && is_name(name)
 }
 
 /// Refuses what no package of this language can be called.
@@ -178,6 +143,7 @@ pub(super) fn hint(language: Language, stderr: &str, not_there: bool) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_types::packages::{PLAIN, VERSION, scoped, with_extras};
     use proptest::prelude::*;
 
     fn packages(list: &[(&str, &str)]) -> BTreeMap<String, String> {

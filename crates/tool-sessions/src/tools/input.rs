@@ -1,6 +1,7 @@
 //! Inputs of the tools. The schemas are made of these types and calls are parsed into them; [`super::check`]
 //! enforces the bounds of the schemas.
 
+use atoll_types::packages::{DEPENDENCY_PATTERN, LONGEST_NAME};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -19,8 +20,6 @@ pub const MOST_PRESETS: usize = 16;
 pub const LARGEST_INLINE: usize = 8 << 20;
 /// The longest path.
 pub const LONGEST_PATH: usize = 4096;
-/// The pattern of a package's name.
-pub const DEPENDENCY_PATTERN: &str = "^@?[a-zA-Z0-9]([a-zA-Z0-9._/-]*[a-zA-Z0-9])?$";
 
 /// What a session speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -214,7 +213,7 @@ pub fn usual_timeout() -> u32 {
 fn dependencies(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
-        "propertyNames": { "pattern": DEPENDENCY_PATTERN, "maxLength": 214 },
+        "propertyNames": { "pattern": DEPENDENCY_PATTERN, "maxLength": LONGEST_NAME },
         "additionalProperties": { "type": "string", "maxLength": 128 },
         "maxProperties": MOST_DEPENDENCIES,
         "default": {},

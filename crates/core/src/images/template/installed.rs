@@ -1,9 +1,12 @@
 //! What an image holds, as its package managers say. They run inside and are as hostile as the rest of it: names and versions are
 //! checked one by one, and there is a limit of them.
 
-use crate::image_specs::{MOST_LOCKED, is_package, is_version};
+use crate::image_specs::MOST_LOCKED;
 use atoll_provider::{Command, Container};
-use atoll_types::{Error, ErrorCode, InstalledPackage, Result};
+use atoll_types::{
+    Error, ErrorCode, InstalledPackage, Result,
+    packages::{is_locked_version, is_template_package},
+};
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +46,11 @@ async fn answer(container: &Arc<dyn Container>, line: &str) -> Option<String> {
 
 fn package(manager: &str, name: &str, version: &str) -> Option<InstalledPackage> {
     let (manager, name, version) = (manager.to_owned(), name.to_owned(), version.to_owned());
-    (is_package(&name) && is_version(&version)).then_some(InstalledPackage { manager, name, version })
+    (is_template_package(&name) && is_locked_version(&version)).then_some(InstalledPackage {
+        manager,
+        name,
+        version,
+    })
 }
 
 fn of_debian(text: &str) -> Vec<InstalledPackage> {
