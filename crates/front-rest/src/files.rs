@@ -4,11 +4,14 @@
 use crate::{
     App,
     parse::{Params, Raw, json, sandbox_id},
-    shapes::FileItem,
 };
 use atoll_core::{Download, FILES_PER_PAGE};
 use atoll_http::{Failure, Who};
-use atoll_types::{Error, ErrorCode, files::WriteOptions};
+use atoll_types::{
+    Error, ErrorCode,
+    files::{Entry, EntryKind, WriteOptions},
+    time::rfc3339,
+};
 use axum::{
     Json,
     body::Body,
@@ -17,9 +20,64 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::{Stream, StreamExt};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
+
+/// A file, folder or link.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FileItem {
+    name: String,
+    /// Absolute, as it was asked for: no link on the way is resolved.
+    path: String,
+    /// file, directory, symlink or other.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size: u64,
+    is_directory: bool,
+    /// Permission bits, in octal.
+    mode: String,
+    uid: u32,
+    gid: u32,
+    modified_at: String,
+    /// Where a link leads.
+    target: Option<String>,
+}
+
+impl FileItem {
+    /// What is in a folder.
+    pub(crate) fn inside(folder: &str, entry: Entry) -> Self {
+        let path = format!("{}/{}", absolute(folder).trim_end_matches('/'), entry.name);
+        Self::new(path, entry)
+    }
+
+    /// What is at a path.
+    pub(crate) fn at(path: &str, entry: Entry) -> Self {
+        Self::new(absolute(path), entry)
+    }
+
+    fn new(path: String, entry: Entry) -> Self {
+        let Entry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
+        let is_directory = kind == EntryKind::Directory;
+        let kind = match kind {
+            EntryKind::File => "file",
+            EntryKind::Directory => "directory",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Other => "other",
+        };
+        let modified_at = rfc3339(modified_unix_ns.div_euclid(1_000_000));
+        let mode = format!("{mode:04o}");
+        Self { name, path, kind, size, is_directory, mode, uid, gid, modified_at, target }
+    }
+}
+
+/// A path inside as the sandbox reads it: relative ones begin in the workspace.
+fn absolute(path: &str) -> String {
+    let workspace = (!path.starts_with('/')).then_some("workspace");
+    let parts = workspace.into_iter().chain(path.split('/')).filter(|part| !matches!(*part, "" | "."));
+    let joined: String = parts.flat_map(|part| ["/", part]).collect();
+    if joined.is_empty() { "/".into() } else { joined }
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

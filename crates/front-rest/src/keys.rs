@@ -4,11 +4,13 @@ use crate::{
     App,
     parse::{Params, Raw, json, key_id, seconds},
     sandboxes::page_asked,
-    shapes::KeyItem,
 };
 use atoll_core::{Keys, LARGEST_PAGE, NewKey};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
-use atoll_types::{Error, Scope, time::now_ms};
+use atoll_types::{
+    ApiKey, Error, Scope,
+    time::{now_ms, rfc3339},
+};
 use axum::{
     Json,
     extract::{Path, State},
@@ -18,6 +20,58 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+/// A key, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyItem {
+    id: Uuid,
+    name: String,
+    owner: String,
+    owner_id: String,
+    scope: &'static str,
+    /// None of an admin key, which has no ceiling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
+    /// Its first characters.
+    prefix: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+}
+
+impl From<ApiKey> for KeyItem {
+    fn from(key: ApiKey) -> Self {
+        let ApiKey {
+            id,
+            name,
+            owner,
+            owner_name,
+            scope,
+            tier,
+            prefix,
+            hash: _,
+            created_at,
+            expires_at,
+            revoked_at,
+            last_used_at,
+        } = key;
+        Self {
+            id: id.uuid(),
+            name,
+            owner: owner_name,
+            owner_id: owner,
+            scope: scope.as_str(),
+            tier: (scope != Scope::Admin).then_some(tier),
+            prefix,
+            created_at: rfc3339(created_at),
+            expires_at: expires_at.map(rfc3339),
+            revoked_at: revoked_at.map(rfc3339),
+            last_used_at: last_used_at.map(rfc3339),
+        }
+    }
+}
 
 /// A key to make.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -3,7 +3,8 @@
 use crate::{
     App,
     parse::{Params, Raw, json, sandbox_id},
-    shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, statuses_of},
+    shapes::{CreateBody, PatchBody, Sandbox, SandboxPage, statuses_of},
+    usage::ActivityItem,
 };
 use atoll_core::CreateSandbox;
 use atoll_http::{Busy, Failure, Repeat, Who, once};

@@ -1,7 +1,5 @@
-//! What goes over the wire. These are the API's own types: a new field of a record does not show here by
+//! Sandboxes on the wire. The types of this crate are the API's own: a new field of a record does not show in them by
 //! itself, and conversions name every field.
-
-mod exec;
 
 use crate::{
     egress::EgressPolicy,
@@ -10,19 +8,14 @@ use crate::{
     volumes::{Attachment, Filesystem},
 };
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
-use atoll_types::{
-    ActivityEntry, ApiKey, AutoSnapshot, SandboxRecord, Scope, Status,
-    files::{Entry, EntryKind},
-    time::rfc3339,
-};
-pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
+use atoll_types::{AutoSnapshot, SandboxRecord, Status, time::rfc3339};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-type Map = BTreeMap<String, String>;
+pub(crate) type Map = BTreeMap<String, String>;
 
 /// Values of environment variables by their names.
 #[derive(ToSchema)]
@@ -379,130 +372,4 @@ pub(crate) struct SandboxPage {
     pub(crate) page_size: u32,
     /// How many there are of each status, by the same filter but for the status.
     pub(crate) status_counts: BTreeMap<&'static str, u64>,
-}
-
-/// Something that happened in a sandbox.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ActivityItem {
-    number: u64,
-    kind: &'static str,
-    at: String,
-    detail: String,
-    exit_code: Option<i32>,
-    duration_ms: Option<u64>,
-    bytes: Option<u64>,
-}
-
-impl From<ActivityEntry> for ActivityItem {
-    fn from(entry: ActivityEntry) -> Self {
-        let ActivityEntry { number, activity } = entry;
-        let atoll_types::Activity { sandbox: _, kind, at, detail, exit_code, duration_ms, bytes } = activity;
-        Self { number, kind: kind.as_str(), at: rfc3339(at), detail, exit_code, duration_ms, bytes }
-    }
-}
-
-/// A file, folder or link.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FileItem {
-    name: String,
-    /// Absolute, as it was asked for: no link on the way is resolved.
-    path: String,
-    /// file, directory, symlink or other.
-    #[serde(rename = "type")]
-    kind: &'static str,
-    size: u64,
-    is_directory: bool,
-    /// Permission bits, in octal.
-    mode: String,
-    uid: u32,
-    gid: u32,
-    modified_at: String,
-    /// Where a link leads.
-    target: Option<String>,
-}
-
-impl FileItem {
-    /// What is in a folder.
-    pub(crate) fn inside(folder: &str, entry: Entry) -> Self {
-        let path = format!("{}/{}", absolute(folder).trim_end_matches('/'), entry.name);
-        Self::new(path, entry)
-    }
-
-    /// What is at a path.
-    pub(crate) fn at(path: &str, entry: Entry) -> Self {
-        Self::new(absolute(path), entry)
-    }
-
-    fn new(path: String, entry: Entry) -> Self {
-        let Entry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
-        let is_directory = kind == EntryKind::Directory;
-        let kind = match kind {
-            EntryKind::File => "file",
-            EntryKind::Directory => "directory",
-            EntryKind::Symlink => "symlink",
-            EntryKind::Other => "other",
-        };
-        let modified_at = rfc3339(modified_unix_ns.div_euclid(1_000_000));
-        let mode = format!("{mode:04o}");
-        Self { name, path, kind, size, is_directory, mode, uid, gid, modified_at, target }
-    }
-}
-
-/// A path inside as the sandbox reads it: relative ones begin in the workspace.
-fn absolute(path: &str) -> String {
-    let workspace = (!path.starts_with('/')).then_some("workspace");
-    let parts = workspace.into_iter().chain(path.split('/')).filter(|part| !matches!(*part, "" | "."));
-    let joined: String = parts.flat_map(|part| ["/", part]).collect();
-    if joined.is_empty() { "/".into() } else { joined }
-}
-
-/// A key, without its secret.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct KeyItem {
-    id: Uuid,
-    name: String,
-    owner: String,
-    owner_id: String,
-    scope: &'static str,
-    /// None of an admin key, which has no ceiling.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tier: Option<String>,
-    /// Its first characters.
-    prefix: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
-    last_used_at: Option<String>,
-}
-
-impl From<ApiKey> for KeyItem {
-    fn from(key: ApiKey) -> Self {
-        let ApiKey {
-            id,
-            name,
-            owner,
-            owner_name,
-            scope,
-            tier,
-            prefix,
-            hash: _,
-            created_at,
-            expires_at,
-            revoked_at,
-            last_used_at,
-        } = key;
-        Self {
-            id: id.uuid(),
-            name,
-            owner: owner_name,
-            owner_id: owner,
-            scope: scope.as_str(),
-            tier: (scope != Scope::Admin).then_some(tier),
-            prefix,
-            created_at: rfc3339(created_at),
-            expires_at: expires_at.map(rfc3339),
-            revoked_at: revoked_at.map(rfc3339),
-            last_used_at: last_used_at.map(rfc3339),
-        }
-    }
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     App,
+    exec::ChangedFile,
     parse::{Params, Raw, json, sandbox_id, seconds, snapshot_id},
     sandboxes::page_asked,
-    shapes::{ChangedFile, Labels, Sandbox, Variables, auto_snapshot},
+    shapes::{Labels, Sandbox, Variables, auto_snapshot},
 };
 use atoll_core::{ForkSandbox, NewSnapshot, RollbackOptions, RolledBack};
 use atoll_http::{Busy, Failure, Repeat, Who, once};

@@ -3,12 +3,11 @@
 use crate::{
     App,
     parse::{Params, sandbox_id},
-    shapes::ActivityItem,
 };
 use atoll_core::{SAMPLES_KEPT, SandboxMetrics, SandboxUsage, UsageNow, UsageSample};
 use atoll_http::{Failure, Who};
 use atoll_types::{
-    Error, SandboxId,
+    Activity, ActivityEntry, Error, SandboxId,
     time::{moment, rfc3339},
 };
 use axum::{
@@ -18,6 +17,26 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+
+/// Something that happened in a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ActivityItem {
+    number: u64,
+    kind: &'static str,
+    at: String,
+    detail: String,
+    exit_code: Option<i32>,
+    duration_ms: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl From<ActivityEntry> for ActivityItem {
+    fn from(entry: ActivityEntry) -> Self {
+        let ActivityEntry { number, activity } = entry;
+        let Activity { sandbox: _, kind, at, detail, exit_code, duration_ms, bytes } = activity;
+        Self { number, kind: kind.as_str(), at: rfc3339(at), detail, exit_code, duration_ms, bytes }
+    }
+}
 
 /// What a sandbox uses at one moment. What the machine does not count is null.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,6 +1,6 @@
 //! The audit trail: operations here, the trail as a whole in [`trail`].
 
-mod shapes;
+mod entry;
 pub(crate) mod trail;
 
 use crate::{
@@ -18,8 +18,8 @@ use axum::{
     Json,
     extract::{Path, State},
 };
+use entry::{AuditEntry, AuditOutputs, AuditPage, AuditSummary};
 use serde::Deserialize;
-use shapes::{AuditEntry, AuditOutputs, AuditPage, AuditSummary};
 use utoipa::IntoParams;
 use uuid::Uuid;
 

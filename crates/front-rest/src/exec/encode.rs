@@ -5,8 +5,8 @@
 //! so plain text never becomes base64. An event's id is the offset to resume at: the first byte that was
 //! not sent yet.
 
+use super::ChangedFile;
 use super::report::ExecItem;
-use crate::shapes::ChangedFile;
 use atoll_types::{Error, ErrorCode, ExecReport, OutputStream, files::Changed, sse};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::{Stream, StreamExt, stream};

@@ -2,15 +2,15 @@
 
 pub(crate) mod control;
 mod encode;
-mod events;
+mod outcome;
 pub(crate) mod output;
 mod report;
 pub(crate) mod signals;
+mod sse;
 
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
-    shapes::{ExecAnswer, ExecBody, ExecResult},
 };
 use atoll_core::{Caller, ExecCommand, ExecMode, Execs};
 use atoll_http::{Busy, Ending, Failure, Redacted, Repeat, Who, once, once_streamed};
@@ -20,7 +20,8 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-pub(crate) use encode::json_pieces;
+pub(crate) use outcome::ChangedFile;
+use outcome::{ExecAnswer, ExecBody, ExecResult};
 use report::ExecItem;
 
 /// Runs a command: to its end, with `stream` as events while it runs (see the output of a command), with
@@ -89,7 +90,7 @@ async fn streamed(
         Ok((follow.report.id.to_string(), follow))
     };
     let follow = once_streamed(&app.core, caller, repeat, known, work).await?;
-    Ok(events::respond(follow, events::OutputRequest::whole(), ending))
+    Ok(sse::respond(follow, sse::OutputRequest::whole(), ending))
 }
 
 /// A command that was run and is forgotten must not be run again.

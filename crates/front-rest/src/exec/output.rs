@@ -1,6 +1,6 @@
 //! Reading what a command printed, from any offset, while it runs and afterwards.
 
-use super::events::{self, OutputRequest, Updates, server_ends, updates};
+use super::sse::{self, OutputRequest, Updates, server_ends, updates};
 use crate::{
     App,
     parse::{Params, exec_id, sandbox_id},
@@ -91,7 +91,7 @@ pub(crate) async fn output(
     let wish = OutputRequest { from, follow: follow.unwrap_or(false), only };
     let found = app.core.execs.output(&caller, sandbox_id(&id)?, exec_id(&eid)?, from, wish.follow).await?;
     match format.unwrap_or(Format::Sse) {
-        Format::Sse => Ok(events::respond(found, wish, ending)),
+        Format::Sse => Ok(sse::respond(found, wish, ending)),
         Format::Raw => raw(found, wish, ending).await,
     }
 }

@@ -1,6 +1,6 @@
 //! Kernels as they were: a copy of the interpreter, which costs what it and the live one do not share.
 
-use super::{JsonResult, KernelItem, checkpoint_id, kernel_id, shapes::CheckpointItem};
+use super::{JsonResult, KernelItem, checkpoint_id, kernel_id, wire::CheckpointItem};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},

@@ -1,6 +1,6 @@
 //! Cells: whole, or as they come.
 
-use super::{Ids, kernel_id, language, shapes::CellResult, stream};
+use super::{Ids, kernel_id, language, stream, wire::CellResult};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},

@@ -5,8 +5,8 @@ pub(crate) mod checkpoints;
 pub(crate) mod complete;
 pub(crate) mod dependencies;
 pub(crate) mod execute;
-mod shapes;
 mod stream;
+mod wire;
 
 use crate::{
     App,
@@ -22,10 +22,10 @@ use axum::{
     http::StatusCode,
 };
 use serde::Deserialize;
-pub(crate) use shapes::KernelItem;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
+pub(crate) use wire::KernelItem;
 
 type Ids = Path<(String, String)>;
 type JsonResult<T> = Result<Json<T>, Failure>;

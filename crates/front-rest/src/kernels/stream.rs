@@ -1,7 +1,7 @@
 //! A cell's events as server-sent events, in the way of a command's. The body is pulled: a client that does
 //! not read holds what the core keeps of the cell, and slows neither the cell nor other clients.
 
-use super::shapes::{CellResult, DisplayItem};
+use super::wire::{CellResult, DisplayItem};
 use atoll_core::{CellEvent, CellFollow, CellStream};
 use atoll_http::{Ending, KEEP_ALIVE, event_stream};
 use atoll_types::{Error, ErrorCode, Result, sse};

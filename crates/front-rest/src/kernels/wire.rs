@@ -1,6 +1,6 @@
 //! Kernels and cells on the wire.
 
-use crate::shapes::ChangedFile;
+use crate::exec::ChangedFile;
 use atoll_core::{CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus};
 use atoll_http::Redacted;
 use atoll_types::{CellId, files::Changed, time::rfc3339};

@@ -1,7 +1,7 @@
 //! A command and what came of it.
 
-use super::{Map, Variables};
-use crate::exec::json_pieces;
+use super::encode::json_pieces;
+use crate::shapes::{Map, Variables};
 use atoll_core::{ExecCommand, ExecOutcome};
 use atoll_http::Rendered;
 use atoll_types::files::{Changed, FileAction, FileChange};
