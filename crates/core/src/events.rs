@@ -39,12 +39,12 @@ pub struct EventFollow {
     store: Arc<dyn Store>,
     query: EventQuery,
     /// Whether the caller may see no event at all.
-    deaf: bool,
+    sees_none: bool,
     waiting: VecDeque<EventUpdate>,
     /// The last event that was read; those in `waiting` lie before it.
     read_to: u64,
     /// The last event that was handed out, or read and filtered.
-    told: u64,
+    reported: u64,
     key: Option<(KeyId, String)>,
 }
 
@@ -52,13 +52,13 @@ impl EventFollow {
     /// The event after which another follower would continue.
     #[must_use]
     pub fn resume(&self) -> u64 {
-        self.told
+        self.reported
     }
 
     /// The next event, where it is known already.
     pub fn waiting(&mut self) -> Option<EventUpdate> {
         let news = self.waiting.pop_front()?;
-        self.told = match &news {
+        self.reported = match &news {
             EventUpdate::Event(row) => row.id,
             EventUpdate::Missed { resume, .. } => *resume,
         };
@@ -67,14 +67,14 @@ impl EventFollow {
 
     /// The next event, once there is one.
     pub async fn next(&mut self) -> Result<EventUpdate> {
-        if self.deaf {
+        if self.sees_none {
             return std::future::pending().await;
         }
         loop {
             if let Some(news) = self.waiting() {
                 return Ok(news);
             }
-            self.told = self.read_to;
+            self.reported = self.read_to;
             let page = self.store.events(&self.query).await?;
             let EventPage { items, missed, newest } = page;
             if missed {
@@ -89,7 +89,7 @@ impl EventFollow {
             self.query.after = Some(self.read_to);
             self.waiting.extend(items.into_iter().map(EventUpdate::Event));
             if self.waiting.is_empty() {
-                self.told = self.read_to;
+                self.reported = self.read_to;
                 self.store.await_event(self.read_to).await?;
             }
         }
@@ -110,7 +110,7 @@ impl EventFollow {
 }
 
 /// Restricts a query to what this caller may see, and says whether that is nothing.
-fn deafen(caller: &Caller, query: &mut EventQuery) -> bool {
+fn restrict(caller: &Caller, query: &mut EventQuery) -> bool {
     if caller.scope == Scope::Admin {
         return false;
     }
@@ -131,7 +131,7 @@ impl Events {
         if !(1..=LARGEST_PAGE).contains(&query.limit) {
             return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
         }
-        if deafen(caller, &mut query) {
+        if restrict(caller, &mut query) {
             query.limit = 0;
         }
         Ok(self.store.events(&query).await?)
@@ -145,15 +145,23 @@ impl Events {
         mut query: EventQuery,
         from_now: bool,
     ) -> Result<EventFollow> {
-        let deaf = deafen(caller, &mut query);
+        let sees_none = restrict(caller, &mut query);
         query.limit = LARGEST_PAGE;
         if from_now {
             let newest = self.store.events(&EventQuery { limit: 0, ..EventQuery::default() }).await?.newest;
             query.after = Some(newest);
         }
-        let told = query.after.unwrap_or(0);
+        let reported = query.after.unwrap_or(0);
         let key = caller.key.map(|key| (key, caller.owner.clone()));
         let store = Arc::clone(&self.store);
-        Ok(EventFollow { store, query, deaf, waiting: VecDeque::new(), read_to: told, told, key })
+        Ok(EventFollow {
+            store,
+            query,
+            sees_none,
+            waiting: VecDeque::new(),
+            read_to: reported,
+            reported,
+            key,
+        })
     }
 }

@@ -26,7 +26,7 @@ use std::{
 };
 
 /// What is mounted on at every start, with the modes that a root of its own shows. Parents come first.
-const FOLDERS: &[(&str, u32)] = &[
+const MOUNT_POINTS: &[(&str, u32)] = &[
     ("dev", 0o755),
     ("etc", 0o755),
     ("etc/atoll", 0o755),
@@ -42,7 +42,7 @@ const LONGEST_USERS: u64 = 64 << 10;
 
 /// Lays out what goes over an image. All of it belongs to `owner`, the sandbox's root.
 pub(crate) fn lay_out(over: &Path, image: &OwnedFd, profile: &Profile, owner: u32) -> io::Result<()> {
-    for (path, mode) in FOLDERS {
+    for (path, mode) in MOUNT_POINTS {
         make_owned(&over.join(path), *mode, owner)?;
     }
     let mut home = over.to_owned();
@@ -132,7 +132,7 @@ pub(crate) fn make_in(data: &Path) -> Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root =
         open(data, flags, Mode::empty()).map_err(|e| fault("open the root that is built")(e.into()))?;
-    for (path, mode) in FOLDERS {
+    for (path, mode) in MOUNT_POINTS {
         make_at(&root, path, FileType::Directory, *mode)?;
     }
     NETWORK_FILES.iter().try_for_each(|(path, _)| make_at(&root, path, FileType::RegularFile, 0o644))

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Where root's programs live. A request's runtime is a name from this list in one of these folders.
-const FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const SEARCH_PATH: &[&str] = &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const KNOWN: &[&str] = &["runc", "crun", "youki", "runsc", "kata-runtime"];
 /// Where a runtime that needs a path finds PID 1's program: on the container's own /dev.
 const INIT_INSIDE: &str = "/dev/.atoll-init";
@@ -29,7 +29,7 @@ pub(crate) fn found() -> Vec<String> {
 }
 
 fn find(name: &str) -> Option<PathBuf> {
-    FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    SEARCH_PATH.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
 }
 
 /// How a container is started.
@@ -132,7 +132,7 @@ impl Start {
     fn command(&self, program: &Path, context: &Context) -> Command {
         let mut command = Command::new(program);
         command.arg("--root").arg(context.oci()).stdin(Stdio::null()).env_clear();
-        command.env("PATH", FOLDERS.join(":"));
+        command.env("PATH", SEARCH_PATH.join(":"));
         if matches!(self, Self::Runtime { name, .. } if name == "runsc") {
             // The namespace is private and has a loopback only, so its stack is the sandbox's own.
             command.args(["--network=host", "--platform=ptrace", "--overlay=false"]);

@@ -61,16 +61,16 @@ pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<CurrentName>, bool) {
     }
     let mut names = Vec::new();
     for path in paths {
-        match place_of(&tree.fd, &path) {
+        match name_at(&tree.fd, &path) {
             // The path may be one that the file had until a moment ago.
-            Ok(place) => names.extend(place.filter(|(_, _, found)| found.inode == inode)),
+            Ok(name) => names.extend(name.filter(|(_, _, found)| found.inode == inode)),
             Err(_) => more = true,
         }
     }
     (names, more)
 }
 
-fn place_of(tree: impl AsFd, path: &[u8]) -> Result<Option<CurrentName>, Errno> {
+fn name_at(tree: impl AsFd, path: &[u8]) -> Result<Option<CurrentName>, Errno> {
     let (dir, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (b".".as_slice(), path),

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 /// What begins the names of new blobs whose digest is not known yet; none outlives its writer.
-const NEW: &str = "new-";
+const PARTIAL_PREFIX: &str = "new-";
 const PIECE: usize = 128 << 10;
 
 /// A folder of blobs. One process has it.
@@ -64,7 +64,7 @@ impl Blobs {
         }
         for entry in fs::read_dir(&partial).map_err(|e| failed(&e))? {
             let entry = entry.map_err(|e| failed(&e))?;
-            if entry.file_name().to_string_lossy().starts_with(NEW) {
+            if entry.file_name().to_string_lossy().starts_with(PARTIAL_PREFIX) {
                 fs::remove_file(entry.path()).map_err(|e| failed(&e))?;
             }
         }
@@ -82,7 +82,7 @@ impl Blobs {
     }
 
     pub(crate) fn new_file(&self) -> PathBuf {
-        self.partial.join(format!("{NEW}{}", self.serial.fetch_add(1, Ordering::Relaxed)))
+        self.partial.join(format!("{PARTIAL_PREFIX}{}", self.serial.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The length of a blob, where it is there.

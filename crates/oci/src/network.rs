@@ -84,40 +84,40 @@ impl Network {
     /// Refuses an address that the registry at `base` may not lead to, before it is resolved. Before every request, because
     /// connections are kept and used again.
     pub(crate) fn check(&self, url: &Url, base: &Url) -> Result<()> {
-        let (place, own) = (place_of(url)?, place_of(base)?);
-        let is_pair = |(of, to): &(String, String)| *of == own && *to == place;
-        if place != own && self.is_named(&place) && !self.companions.iter().any(is_pair) {
+        let (authority, own) = (authority_of(url)?, authority_of(base)?);
+        let is_pair = |(of, to): &(String, String)| *of == own && *to == authority;
+        if authority != own && self.is_named(&authority) && !self.companions.iter().any(is_pair) {
             return Err(refused(format!(
-                "the registry {own} leads to {place}, which the operator's configuration names for itself alone"
+                "the registry {own} leads to {authority}, which the operator's configuration names for itself alone"
             )));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused(format!(
-                "the registry leads to an address of {place} with a password in it"
+                "the registry leads to an address of {authority} with a password in it"
             )));
         }
         match url.scheme() {
             "https" => Ok(()),
-            "http" if self.insecure.contains(&place) => Ok(()),
+            "http" if self.insecure.contains(&authority) => Ok(()),
             "http" => Err(refused(format!(
-                "the registry leads to {place} without TLS, and the operator's configuration does not name it as insecure"
+                "the registry leads to {authority} without TLS, and the operator's configuration does not name it as insecure"
             ))),
-            _ => Err(refused(format!("the registry leads to {place} by an unknown protocol"))),
+            _ => Err(refused(format!("the registry leads to {authority} by an unknown protocol"))),
         }
     }
 
-    fn is_named(&self, place: &str) -> bool {
-        self.insecure.iter().chain(&self.private).any(|named| named == place)
+    fn is_named(&self, authority: &str) -> bool {
+        self.insecure.iter().chain(&self.private).any(|named| named == authority)
     }
 
     /// Connects to a host and port, at an address that is allowed.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream> {
-        let place = with_port(host, port);
+        let authority = with_port(host, port);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let unreachable = |why: &dyn fmt::Display| {
             Error::new(
                 ErrorCode::Unavailable,
-                format!("the registry's host {place} cannot be reached: {why}"),
+                format!("the registry's host {authority} cannot be reached: {why}"),
             )
         };
         let found: Vec<SocketAddr> = match bare.parse::<IpAddr>() {
@@ -127,10 +127,10 @@ impl Network {
             }
         };
         let allowed: Vec<SocketAddr> =
-            found.into_iter().filter(|a| self.is_named(&place) || !(self.denied)(a.ip())).collect();
+            found.into_iter().filter(|a| self.is_named(&authority) || !(self.denied)(a.ip())).collect();
         if allowed.is_empty() {
             return Err(refused(format!(
-                "{place} has no public address, and the operator's configuration does not name it as a registry"
+                "{authority} has no public address, and the operator's configuration does not name it as a registry"
             )));
         }
         let mut last = None;
@@ -153,7 +153,7 @@ fn with_port(host: &str, port: u16) -> String {
 }
 
 /// The host and port of an address.
-pub(crate) fn place_of(url: &Url) -> Result<String> {
+pub(crate) fn authority_of(url: &Url) -> Result<String> {
     let host = url.host().map(|host: Host<&str>| host.to_string());
     match (host, url.port_or_known_default()) {
         (Some(host), Some(port)) => Ok(with_port(&host, port)),

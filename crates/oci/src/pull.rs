@@ -168,7 +168,7 @@ impl Session<'_> {
                 Document::Index(index) => wanted = Some(index.select(&Platform::this())?.digest.clone()),
             }
         }
-        Err(unusable(self.place(), "an index in an index in an index"))
+        Err(unusable(self.authority(), "an index in an index in an index"))
     }
 
     /// Fetches a blob, unless it is there; one that another pull fetches is waited for.
@@ -217,11 +217,11 @@ impl Session<'_> {
             .finish(blobs, digest)
             .await?
             .then_some(())
-            .ok_or_else(|| unusable(self.place(), &format!("other bytes than those of {digest}")))
+            .ok_or_else(|| unusable(self.authority(), &format!("other bytes than those of {digest}")))
     }
 
     fn wrong_size(&self, digest: &Digest, is: u64, said: u64) -> Error {
-        unusable(self.place(), &format!("{is} bytes for {digest}, and its manifest says {said}"))
+        unusable(self.authority(), &format!("{is} bytes for {digest}, and its manifest says {said}"))
     }
 
     /// One request for what is missing of a blob.
@@ -251,11 +251,11 @@ impl Session<'_> {
         let mut next = partial.done + STEP;
         loop {
             let silent =
-                || Error::new(ErrorCode::Unavailable, format!("{} sends nothing more", self.place()));
+                || Error::new(ErrorCode::Unavailable, format!("{} sends nothing more", self.authority()));
             let frame = tokio::time::timeout(ANSWER_TIMEOUT, body.frame()).await.map_err(|_| silent())?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|e| {
-                Error::new(ErrorCode::Unavailable, format!("{} broke off: {e}", self.place()))
+                Error::new(ErrorCode::Unavailable, format!("{} broke off: {e}", self.authority()))
             })?;
             let Ok(bytes) = frame.into_data() else { continue };
             if partial.done + bytes.len() as u64 > layer.size {

@@ -46,7 +46,7 @@ impl Registries {
         })?;
         let session = self.session(reference, credentials, "pull,push")?;
         for layer in &image.layers {
-            if let Some(place) = session.begin_upload(layer).await? {
+            if let Some(location) = session.begin_upload(layer).await? {
                 let body = match layer.size {
                     0 => empty(),
                     _ => {
@@ -55,12 +55,12 @@ impl Registries {
                         StreamBody::new(frames).boxed_unsync()
                     }
                 };
-                session.upload(place, layer, body).await?;
+                session.upload(location, layer, body).await?;
             }
         }
         let config = image.config_descriptor();
-        if let Some(place) = session.begin_upload(&config).await? {
-            session.upload(place, &config, full(&image.config)).await?;
+        if let Some(location) = session.begin_upload(&config).await? {
+            session.upload(location, &config, full(&image.config)).await?;
         }
         let manifest = image.manifest_descriptor();
         let headers = described(&manifest.media_type, manifest.size)?;
@@ -91,14 +91,14 @@ impl Session<'_> {
         if response.status() != StatusCode::ACCEPTED {
             return Err(self.failure(response, "an upload").await);
         }
-        let mut place = self.location(&url, &response)?;
-        place.query_pairs_mut().append_pair("digest", blob.digest.as_str());
-        Ok(Some(place))
+        let mut location = self.location(&url, &response)?;
+        location.query_pairs_mut().append_pair("digest", blob.digest.as_str());
+        Ok(Some(location))
     }
 
-    async fn upload(&self, place: Url, blob: &Descriptor, body: Body) -> Result<()> {
+    async fn upload(&self, location: Url, blob: &Descriptor, body: Body) -> Result<()> {
         let headers = described("application/octet-stream", blob.size)?;
-        let response = self.send_body(Method::PUT, place, &headers, body).await?;
+        let response = self.send_body(Method::PUT, location, &headers, body).await?;
         match response.status() {
             StatusCode::CREATED => Ok(()),
             _ => Err(self.failure(response, "an upload").await),

@@ -2,7 +2,7 @@
 
 use crate::{
     Digest, LARGEST_DOCUMENT, Network, Reference,
-    network::{Connector, place_of},
+    network::{Connector, authority_of},
 };
 use atoll_types::{Error, ErrorCode, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -125,11 +125,12 @@ impl Registries {
         body: Body,
     ) -> Result<Response<Incoming>> {
         self.network.check(url, base)?;
-        let place = place_of(url)?;
+        let authority = authority_of(url)?;
         let timeout = if body.is_end_stream() { ANSWER_TIMEOUT } else { UPLOAD_TIMEOUT };
         let mut request = Request::new(body);
         *request.method_mut() = method.clone();
-        *request.uri_mut() = url.as_str().parse().map_err(|_| unusable(&place, "an address that is none"))?;
+        *request.uri_mut() =
+            url.as_str().parse().map_err(|_| unusable(&authority, "an address that is none"))?;
         *request.headers_mut() = headers.clone();
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("atoll"));
         if let Some(authorization) = authorization {
@@ -137,14 +138,14 @@ impl Registries {
         }
         match tokio::time::timeout(timeout, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(reason(&error, &place)),
-            Err(_) => Err(Error::new(ErrorCode::Unavailable, format!("{place} does not answer"))),
+            Ok(Err(error)) => Err(reason(&error, &authority)),
+            Err(_) => Err(Error::new(ErrorCode::Unavailable, format!("{authority} does not answer"))),
         }
     }
 }
 
 /// The error below a failed request: ours, where the connector gave one.
-fn reason(error: &(dyn std::error::Error + 'static), place: &str) -> Error {
+fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> Error {
     let mut at = Some(error);
     let mut last = String::new();
     while let Some(error) = at {
@@ -154,27 +155,27 @@ fn reason(error: &(dyn std::error::Error + 'static), place: &str) -> Error {
         last = error.to_string();
         at = error.source();
     }
-    Error::new(ErrorCode::Unavailable, format!("the connection to {place} failed: {}", words(&last)))
+    Error::new(ErrorCode::Unavailable, format!("the connection to {authority} failed: {}", words(&last)))
 }
 
 fn words(text: &str) -> String {
     text.chars().take(LONGEST_WORDS).collect::<String>().escape_debug().to_string()
 }
 
-pub(crate) fn unusable(place: &str, what: &str) -> Error {
-    Error::new(ErrorCode::BadGateway, format!("the registry {place} sent {what}"))
+pub(crate) fn unusable(authority: &str, what: &str) -> Error {
+    Error::new(ErrorCode::BadGateway, format!("the registry {authority} sent {what}"))
 }
 
 /// The bytes of an answer that is kept in memory.
-pub(crate) async fn bounded(place: &str, response: Response<Incoming>, most: u64) -> Result<Bytes> {
+pub(crate) async fn bounded(authority: &str, response: Response<Incoming>, most: u64) -> Result<Bytes> {
     let body = Limited::new(response.into_body(), usize::try_from(most).unwrap_or(usize::MAX));
     match tokio::time::timeout(ANSWER_TIMEOUT, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(unusable(place, &format!("a document of more than {most} bytes")))
+            Err(unusable(authority, &format!("a document of more than {most} bytes")))
         }
-        Ok(Err(error)) => Err(reason(error.as_ref(), place)),
-        Err(_) => Err(Error::new(ErrorCode::Unavailable, format!("{place} does not answer"))),
+        Ok(Err(error)) => Err(reason(error.as_ref(), authority)),
+        Err(_) => Err(Error::new(ErrorCode::Unavailable, format!("{authority} does not answer"))),
     }
 }
 
@@ -189,7 +190,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub(crate) fn place(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         self.reference.registry()
     }
 
@@ -215,7 +216,7 @@ impl Session<'_> {
         let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         location
             .and_then(|location| asked.join(location).ok())
-            .ok_or_else(|| unusable(self.place(), "a redirect to nowhere"))
+            .ok_or_else(|| unusable(self.authority(), "a redirect to nowhere"))
     }
 
     /// Sends a request without a body; redirects are followed, and a registry that asks for credentials gets them. Another
@@ -242,7 +243,7 @@ impl Session<'_> {
                 _ => return Ok(response),
             }
         }
-        Err(unusable(self.place(), "too many redirects"))
+        Err(unusable(self.authority(), "too many redirects"))
     }
 
     /// Sends a body to an address that the registry gave for it.
@@ -276,7 +277,7 @@ impl Session<'_> {
             (None, credentials) => credentials.header()?,
         };
         if authorization.is_none() {
-            let message = format!("the registry {} wants a user and a password", self.place());
+            let message = format!("the registry {} wants a user and a password", self.authority());
             return Err(Error::new(ErrorCode::PermissionDenied, message));
         }
         Ok(())
@@ -290,7 +291,7 @@ impl Session<'_> {
             access_token: Option<String>,
         }
         let realm = challenge.parameter("realm").and_then(|realm| Url::parse(realm).ok());
-        let mut url = realm.ok_or_else(|| unusable(self.place(), "a challenge without an address"))?;
+        let mut url = realm.ok_or_else(|| unusable(self.authority(), "a challenge without an address"))?;
         {
             let mut query = url.query_pairs_mut();
             if let Some(service) = challenge.parameter("service") {
@@ -303,26 +304,26 @@ impl Session<'_> {
         }
         let authorization = self.credentials.header()?;
         let response = self.once(&Method::GET, &url, &HeaderMap::new(), authorization, empty()).await?;
-        let place = place_of(&url)?;
+        let authority = authority_of(&url)?;
         if response.status() != StatusCode::OK {
             return Err(self.failure(response, "a token").await);
         }
-        let bytes = bounded(&place, response, LARGEST_DOCUMENT).await?;
+        let bytes = bounded(&authority, response, LARGEST_DOCUMENT).await?;
         let token: Token =
-            serde_json::from_slice(&bytes).map_err(|_| unusable(&place, "a token that is none"))?;
-        let token = token.token.or(token.access_token).ok_or_else(|| unusable(&place, "no token"))?;
+            serde_json::from_slice(&bytes).map_err(|_| unusable(&authority, "a token that is none"))?;
+        let token = token.token.or(token.access_token).ok_or_else(|| unusable(&authority, "no token"))?;
         let header = Credentials::Bearer(token).header();
-        header?.ok_or_else(|| unusable(&place, "no token"))
+        header?.ok_or_else(|| unusable(&authority, "no token"))
     }
 
     /// The error for an answer that is not what was asked for.
     pub(crate) async fn failure(&self, response: Response<Incoming>, what: &str) -> Error {
         #[derive(Deserialize)]
-        struct Said {
-            errors: Vec<Words>,
+        struct ErrorDocument {
+            errors: Vec<ErrorEntry>,
         }
         #[derive(Deserialize)]
-        struct Words {
+        struct ErrorEntry {
             #[serde(default)]
             message: String,
         }
@@ -334,14 +335,14 @@ impl Session<'_> {
             StatusCode::TOO_MANY_REQUESTS => ErrorCode::Unavailable,
             _ => ErrorCode::BadGateway,
         };
-        let said = bounded(self.place(), response, 16 << 10).await.ok();
-        let said = said.and_then(|bytes| serde_json::from_slice::<Said>(&bytes).ok());
+        let said = bounded(self.authority(), response, 16 << 10).await.ok();
+        let said = said.and_then(|bytes| serde_json::from_slice::<ErrorDocument>(&bytes).ok());
         let said = said.and_then(|said| said.errors.into_iter().next()).map(|first| words(&first.message));
         let said = said.filter(|text| !text.is_empty()).map(|text| format!(" ({text})")).unwrap_or_default();
         let Self { reference, .. } = self;
         Error::new(
             code,
-            format!("{} answered {} for {what} of {reference}{said}", self.place(), status.as_u16()),
+            format!("{} answered {} for {what} of {reference}{said}", self.authority(), status.as_u16()),
         )
     }
 
@@ -354,10 +355,10 @@ impl Session<'_> {
         if response.status() != StatusCode::OK {
             return Err(self.failure(response, "the manifest or configuration").await);
         }
-        let bytes = bounded(self.place(), response, LARGEST_DOCUMENT).await?;
+        let bytes = bounded(self.authority(), response, LARGEST_DOCUMENT).await?;
         match digest {
             Some(digest) if Digest::of(&bytes) != *digest => {
-                Err(unusable(self.place(), &format!("other bytes than those of {digest}")))
+                Err(unusable(self.authority(), &format!("other bytes than those of {digest}")))
             }
             _ => Ok(bytes),
         }

@@ -11,14 +11,15 @@ pub(crate) const IMAGES: &str = "images";
 /// The folder of a volume that containers attach, and of an image, in which its files lie.
 pub const DATA: &str = "data";
 
-/// Where what is being made is, and what waits to be freed.
-pub(crate) const NEW: &str = "new";
+/// Where trees are while they are being made.
+pub(crate) const STAGING: &str = "new";
+/// Where trees are that are about to be freed.
 pub(crate) const TRASH: &str = "trash";
 /// Where it is written down which volumes are being made what they were in place.
 pub(crate) const ROLLBACKS: &str = "rollbacks";
 /// Every folder of a driver's root.
-pub(crate) const FOLDERS: [&str; 9] =
-    ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, ROLLBACKS, IMAGES, NEW, TRASH];
+pub(crate) const ROOT_FOLDERS: [&str; 9] =
+    ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, ROLLBACKS, IMAGES, STAGING, TRASH];
 /// Folders nested deeper than this are not walked, compared or copied: each level has a descriptor open or two.
 pub(crate) const DEEPEST: usize = 200;
 

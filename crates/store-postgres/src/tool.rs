@@ -29,7 +29,7 @@ async fn thread(conn: &mut PgConnection, owner: &str, thread: &str, at: Millis) 
     .map_err(failed(WRITING))
 }
 
-async fn seat(conn: &mut PgConnection, session: &ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
+async fn slot(conn: &mut PgConnection, session: &ToolSession, limits: SessionLimits) -> Result<SessionSlot> {
     let taken = sql::query(
         "SELECT count(*) AS of_owner, count(*) FILTER (WHERE t.thread = $2) AS of_thread FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread \
          WHERE t.owner = $1 AND s.status <> 'dead'",
@@ -40,17 +40,17 @@ async fn seat(conn: &mut PgConnection, session: &ToolSession, seats: SessionLimi
     .await
     .map_err(failed(WRITING))?;
     let (of_owner, of_thread): (i64, i64) = (sql::get(&taken, "of_owner")?, sql::get(&taken, "of_thread")?);
-    Ok(match seats {
+    Ok(match limits {
         SessionLimits { of_thread: most, .. } if of_thread >= most.into() => SessionSlot::ThreadFull,
         SessionLimits { of_owner: most, .. } if of_owner >= most.into() => SessionSlot::Full,
         SessionLimits { .. } => SessionSlot::Taken,
     })
 }
 
-async fn insert(conn: &mut PgConnection, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
-    let seat = seat(conn, &session, seats).await?;
-    if seat != SessionSlot::Taken {
-        return Ok(seat);
+async fn insert(conn: &mut PgConnection, session: ToolSession, limits: SessionLimits) -> Result<SessionSlot> {
+    let slot = slot(conn, &session, limits).await?;
+    if slot != SessionSlot::Taken {
+        return Ok(slot);
     }
     #[rustfmt::skip] // One a line would be longer than the rest.
     let ToolSession {
@@ -159,8 +159,8 @@ async fn export(conn: &mut PgConnection, export: ToolExport) -> Result<()> {
 
 #[async_trait]
 impl ToolSessions for PostgresStore {
-    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
-        self.sessions.write(WRITING, move |conn| Box::pin(insert(conn, session, seats))).await
+    async fn insert_tool_session(&self, session: ToolSession, limits: SessionLimits) -> Result<SessionSlot> {
+        self.sessions.write(WRITING, move |conn| Box::pin(insert(conn, session, limits))).await
     }
 
     async fn tool_session(&self, ToolSessionId(id): ToolSessionId) -> Result<Option<ToolSession>> {

@@ -29,10 +29,10 @@ async fn thread(conn: &mut SqliteConnection, owner: &str, thread: &str, at: Mill
     .map_err(failed(WRITING))
 }
 
-async fn seat(
+async fn slot(
     conn: &mut SqliteConnection,
     session: &ToolSession,
-    seats: SessionLimits,
+    limits: SessionLimits,
 ) -> Result<SessionSlot> {
     let (of_owner, of_thread): (i64, i64) = sqlx::query_as(
         "SELECT count(*), coalesce(sum(t.thread = ?2), 0) FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread \
@@ -43,7 +43,7 @@ async fn seat(
     .fetch_one(conn)
     .await
     .map_err(failed(WRITING))?;
-    Ok(match seats {
+    Ok(match limits {
         SessionLimits { of_thread: most, .. } if of_thread >= most.into() => SessionSlot::ThreadFull,
         SessionLimits { of_owner: most, .. } if of_owner >= most.into() => SessionSlot::Full,
         SessionLimits { .. } => SessionSlot::Taken,
@@ -53,11 +53,11 @@ async fn seat(
 async fn insert(
     conn: &mut SqliteConnection,
     session: ToolSession,
-    seats: SessionLimits,
+    limits: SessionLimits,
 ) -> Result<SessionSlot> {
-    let seat = seat(conn, &session, seats).await?;
-    if seat != SessionSlot::Taken {
-        return Ok(seat);
+    let slot = slot(conn, &session, limits).await?;
+    if slot != SessionSlot::Taken {
+        return Ok(slot);
     }
     #[rustfmt::skip] // One a line would be longer than the rest.
     let ToolSession {
@@ -168,8 +168,8 @@ async fn export(conn: &mut SqliteConnection, export: ToolExport) -> Result<()> {
 
 #[async_trait]
 impl ToolSessions for SqliteStore {
-    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
-        self.writer.write(WRITING, move |conn| Box::pin(insert(conn, session, seats))).await
+    async fn insert_tool_session(&self, session: ToolSession, limits: SessionLimits) -> Result<SessionSlot> {
+        self.writer.write(WRITING, move |conn| Box::pin(insert(conn, session, limits))).await
     }
 
     async fn tool_session(&self, ToolSessionId(id): ToolSessionId) -> Result<Option<ToolSession>> {

@@ -128,7 +128,7 @@ pub enum SessionSlot {
 pub trait ToolSessions: Send + Sync {
     /// Adds a session if the limits allow it, and its thread if it is new; `Conflict(Taken)` when the id
     /// exists. Dead sessions do not count.
-    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot>;
+    async fn insert_tool_session(&self, session: ToolSession, limits: SessionLimits) -> Result<SessionSlot>;
     /// One session.
     async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>>;
     /// All of them, or of an owner's thread, the oldest first.

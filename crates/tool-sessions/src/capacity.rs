@@ -38,13 +38,13 @@ impl Sessions {
         self.client_came(who);
         let runtime_settings = self.core.settings.now();
         let until = Instant::now() + Duration::from_secs(runtime_settings.admission_wait_seconds.into());
-        let turns = self.seating.of(&who.caller.owner);
+        let turns = self.turns_of_owners.of(&who.caller.owner);
         let Ok(_turn) = timeout_at(until, turns.lock()).await else {
             return Err(refused(SessionSlot::Full, &runtime_settings));
         };
         self.make_room_for_thread(who, &runtime_settings).await?;
         loop {
-            match self.seat(who, input, &runtime_settings).await? {
+            match self.insert(who, input, &runtime_settings).await? {
                 Ok(session) => return Ok(session),
                 Err(_) if self.lose_ended(who).await? > 0 => {}
                 // Only this conversation itself can free one of its own slots.
@@ -56,13 +56,13 @@ impl Sessions {
         }
     }
 
-    async fn seat(
+    async fn insert(
         &self,
         who: &ToolCaller,
         input: &CreateSession,
         runtime_settings: &RuntimeSettings,
     ) -> Result<Result<ToolSession, SessionSlot>> {
-        let seats = SessionLimits {
+        let limits = SessionLimits {
             of_owner: runtime_settings.tool_sessions_max,
             of_thread: runtime_settings.tool_sessions_max_per_thread,
         };
@@ -83,7 +83,7 @@ impl Sessions {
                 created_at: at,
                 active_at: at,
             };
-            match self.store.insert_tool_session(session.clone(), seats).await {
+            match self.store.insert_tool_session(session.clone(), limits).await {
                 Ok(SessionSlot::Taken) => return Ok(Ok(session)),
                 Ok(full) => return Ok(Err(full)),
                 Err(StoreError::Conflict(Clash::Taken)) => {}

@@ -90,7 +90,7 @@ pub struct Sessions {
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
     /// Calls of one owner take slots one after the other: of two that make room the second sees the first.
-    seating: Arc<turns::Turns>,
+    turns_of_owners: Arc<turns::Turns>,
     /// Uploads of one owner run one at a time, so that their total can be counted.
     uploading: Arc<turns::Turns>,
     left: Arc<left::LeftThreads>,
@@ -125,8 +125,8 @@ impl Sessions {
     #[must_use]
     pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
         let settings = Arc::new(settings);
-        let (seating, uploading) = <(Arc<turns::Turns>, Arc<turns::Turns>)>::default();
-        Self { core, store, settings, seating, uploading, left: Arc::default() }
+        let (turns_of_owners, uploading) = <(Arc<turns::Turns>, Arc<turns::Turns>)>::default();
+        Self { core, store, settings, turns_of_owners, uploading, left: Arc::default() }
     }
 
     /// The sessions of a thread, the oldest first.

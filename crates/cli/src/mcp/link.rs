@@ -45,7 +45,7 @@ struct Agreed {
 /// Why a message failed.
 enum Lost {
     /// The server's error, as a message for the client.
-    Said(Bytes),
+    Answered(Bytes),
     /// Something else.
     Because(String),
 }
@@ -166,7 +166,7 @@ impl Link {
         let done = work.await;
         locked(&self.alone).remove(&key);
         match done {
-            Ok(Err(Lost::Said(answer))) => self.give(answer).await,
+            Ok(Err(Lost::Answered(answer))) => self.give(answer).await,
             Ok(Err(Lost::Because(why))) => self.give(failed(&id, &why)).await,
             _ => {}
         }
@@ -284,7 +284,7 @@ impl Link {
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
         // An error response to this very request.
         if said["jsonrpc"] == "2.0" && !said["id"].is_null() {
-            return Err(Lost::Said(Bytes::from(body)));
+            return Err(Lost::Answered(Bytes::from(body)));
         }
         let cut = || String::from_utf8_lossy(&body).chars().take(300).collect();
         let why: String = said["error"]["message"].as_str().map_or_else(cut, str::to_owned);

@@ -281,7 +281,7 @@ pub(super) fn tar<R: Read + Seek>(
     send(Bytes::from_static(&END_MARK))
 }
 
-fn unwritten(error: impl std::fmt::Display) -> Error {
+fn write_failed(error: impl std::fmt::Display) -> Error {
     Error::internal(format!("a package cannot be written: {error}"))
 }
 
@@ -296,14 +296,14 @@ pub(super) fn write(skill_md: &SkillMd, others: Option<&[u8]>) -> Result<Vec<u8>
             let PackedFile { index: skill_file, path, .. } = skill_file(&files)?.clone();
             for file in files.iter().filter(|file| file.index != skill_file) {
                 let entry = archive.by_index_raw(file.index).map_err(|e| broken(&e))?;
-                writer.raw_copy_file(entry).map_err(unwritten)?;
+                writer.raw_copy_file(entry).map_err(write_failed)?;
             }
             path
         }
     };
-    writer.start_file(name, SimpleFileOptions::default()).map_err(unwritten)?;
-    writer.write_all(skill_md.text.as_bytes()).map_err(unwritten)?;
-    Ok(writer.finish().map_err(unwritten)?.into_inner())
+    writer.start_file(name, SimpleFileOptions::default()).map_err(write_failed)?;
+    writer.write_all(skill_md.text.as_bytes()).map_err(write_failed)?;
+    Ok(writer.finish().map_err(write_failed)?.into_inner())
 }
 
 #[cfg(test)]

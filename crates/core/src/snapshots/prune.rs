@@ -42,9 +42,12 @@ impl Snapshots {
                 (prunable.len() + 1).saturating_sub(most_automatic).max((all.len() + 1).saturating_sub(most))
             }
         };
-        let may_go =
-            thin(prunable.into_iter().filter(|one| Some(one.id) != keep).collect(), removed, new.created_at);
-        if all.len() - may_go.len() >= most {
+        let removable = choose_for_removal(
+            prunable.into_iter().filter(|one| Some(one.id) != keep).collect(),
+            removed,
+            new.created_at,
+        );
+        if all.len() - removable.len() >= most {
             let message =
                 format!("the sandbox has {} snapshots and may have {most}; delete one first", all.len());
             return Err(Error::new(ErrorCode::LimitExceeded, message)
@@ -53,12 +56,12 @@ impl Snapshots {
                 .fact("allowed", most)
                 .fact("when", "when one of them is deleted"));
         }
-        Ok(may_go.into_iter().cloned().collect())
+        Ok(removable.into_iter().cloned().collect())
     }
 
     /// Removes those whose place a new snapshot has. One that cannot be removed now goes with the next that is made.
-    pub(super) async fn give_way(&self, record: &SandboxRecord, may_go: Vec<SnapshotRecord>) {
-        for snapshot in may_go {
+    pub(super) async fn give_way(&self, record: &SandboxRecord, removable: Vec<SnapshotRecord>) {
+        for snapshot in removable {
             if let Err(error) = self.prune(record, &snapshot, "newer ones need its place").await {
                 tracing::warn!(sandbox = %record.id, snapshot = %snapshot.id, %error, "an old snapshot is not removed");
             }
@@ -135,7 +138,7 @@ impl Snapshots {
 
 /// Chooses so many that go, of those that are there, the oldest first: again and again the one whose neighbours are
 /// closest to each other for its age. The next snapshot, of now, is the newest one's neighbour.
-fn thin(mut all: Vec<&SnapshotRecord>, count: usize, now: Millis) -> Vec<&SnapshotRecord> {
+fn choose_for_removal(mut all: Vec<&SnapshotRecord>, count: usize, now: Millis) -> Vec<&SnapshotRecord> {
     let mut gone = Vec::new();
     while gone.len() < count && !all.is_empty() {
         let between = |at: usize| {
@@ -178,10 +181,11 @@ mod tests {
         let mut kept: Vec<SnapshotRecord> = Vec::new();
         let last = 10_000 * MINUTE;
         for now in (0..=last).step_by(60_000) {
-            let gone: Vec<SnapshotId> = thin(kept.iter().collect(), (kept.len() + 1).saturating_sub(20), now)
-                .iter()
-                .map(|one| one.id)
-                .collect();
+            let gone: Vec<SnapshotId> =
+                choose_for_removal(kept.iter().collect(), (kept.len() + 1).saturating_sub(20), now)
+                    .iter()
+                    .map(|one| one.id)
+                    .collect();
             kept.retain(|one| !gone.contains(&one.id));
             kept.push(at(now));
         }
@@ -197,8 +201,9 @@ mod tests {
     #[test]
     fn the_oldest_and_the_newest_stay_as_long_as_another_can_go() {
         let all = [0, 0, 50, 100].map(at);
-        let gone =
-            |count| thin(all.iter().collect(), count, 100).iter().map(|one| one.id).collect::<Vec<_>>();
+        let gone = |count| {
+            choose_for_removal(all.iter().collect(), count, 100).iter().map(|one| one.id).collect::<Vec<_>>()
+        };
         assert_eq!(gone(1), [all[1].id]);
         assert_eq!(gone(9).len(), 4);
         assert_eq!(gone(4)[3], all[0].id);

@@ -8,7 +8,7 @@ use crate::disk::{names, open_dir_at};
 use crate::driver::ImageDriver;
 use crate::error::{failed, no_image, no_tree};
 use crate::report::QuotaKind;
-use crate::tree::{DATA, IMAGES, NEW, Tree, image_place};
+use crate::tree::{DATA, IMAGES, STAGING, Tree, image_place};
 use atoll_types::{Error, ErrorCode, ImageId, ImageUsage, Result, VolumeId};
 use rustix::fs::{Gid, Mode, RenameFlags, Uid, XattrFlags, fchmod, fchown, fsetxattr, renameat_with};
 use rustix::io::Errno;
@@ -37,7 +37,7 @@ impl ImageDriver for Btrfs {
         let source = self.open_source(&Tree::Volume(volume).relative(), no_tree)?;
         let group = (self.quota.kind == QuotaKind::Simple).then_some(quota::VOLUMES);
         let (name, staged) = self.stage_snapshot(source, "", group)?;
-        let (path, place) = (format!("{NEW}/{name}"), image_place(image.id));
+        let (path, place) = (format!("{STAGING}/{name}"), image_place(image.id));
         let made = prepare(&staged, image.bytes)
             .and_then(|()| renameat_with(&self.fd, &path, &self.fd, place, RenameFlags::NOREPLACE));
         if made.is_err() {

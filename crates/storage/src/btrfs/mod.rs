@@ -14,7 +14,7 @@ use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{FOLDERS, NEW, TRASH, Tree, TreeKind};
+use crate::tree::{ROOT_FOLDERS, STAGING, TRASH, Tree, TreeKind};
 use atoll_types::{Error, ErrorCode, Result};
 use ledger::Ledger;
 use quota::Quota;
@@ -44,7 +44,7 @@ impl Btrfs {
     pub(crate) fn open(root: PathBuf, pool: Option<Pool>, disk: Disk) -> Result<Self> {
         private_dir(&root)?;
         let fd = open_dir(&root).map_err(failed("open the storage folder"))?;
-        folders(&fd, &FOLDERS)?;
+        folders(&fd, &ROOT_FOLDERS)?;
         let quota = Quota::enable(&fd)?;
         Ok(Self { root, fd, quota, pool, disk })
     }
@@ -178,7 +178,7 @@ impl Btrfs {
     /// Makes a tree outside its final place, sets its quota, and renames it into place.
     fn try_make(&self, tree: Tree, mode: u32, count: impl Fn(u64) -> rustix::io::Result<()>) -> Result<()> {
         let staged = Uuid::new_v4().simple().to_string();
-        let path = format!("{NEW}/{staged}");
+        let path = format!("{STAGING}/{staged}");
         let made = self
             .stage(&staged, mode)
             .and_then(count)
@@ -192,7 +192,7 @@ impl Btrfs {
     }
 
     fn stage(&self, name: &str, mode: u32) -> rustix::io::Result<u64> {
-        let new = open_dir_at(&self.fd, NEW)?;
+        let new = open_dir_at(&self.fd, STAGING)?;
         ioctl::create(&new, name)?;
         let dir = open_dir_at(&new, name)?;
         fchmod(&dir, Mode::from(mode))?;
@@ -318,9 +318,9 @@ impl Driver for Btrfs {
     fn sweep(&self) -> Result<()> {
         // Trees are made under the lock that is held now, or by a process that holds them, so any other that is
         // half-made is left by a dead process.
-        for name in names(self.folder(NEW)?)? {
-            if !is_being_made(&self.folder(NEW)?, &name) {
-                self.discard(&format!("{NEW}/{name}"))?;
+        for name in names(self.folder(STAGING)?)? {
+            if !is_being_made(&self.folder(STAGING)?, &name) {
+                self.discard(&format!("{STAGING}/{name}"))?;
             }
         }
         self.empty_trash()?;

@@ -10,7 +10,8 @@ use crate::driver::{Driver, SnapshotDriver};
 use crate::error::{failed, no_image, no_snapshot, no_tree};
 use crate::report::QuotaKind;
 use crate::tree::{
-    NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, image_place, snapshot_name, snapshot_named, snapshot_place,
+    Origin, SNAPSHOTS, STAGING, TRASH, Tree, TreeKind, image_place, snapshot_name, snapshot_named,
+    snapshot_place,
 };
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{RenameFlags, XattrFlags, fgetxattr, fsetxattr, renameat_with};
@@ -82,7 +83,7 @@ impl SnapshotDriver for Btrfs {
         let source = self.open_source(&snapshot_place(snapshot), no_snapshot)?;
         let group = self.inherited(volume)?;
         let (name, staged) = self.stage_snapshot(source, REPLACED, group)?;
-        let path = format!("{NEW}/{name}");
+        let path = format!("{STAGING}/{name}");
         let exchanged = self.keep_limit(volume, &staged).and_then(|()| {
             renameat_with(&self.fd, &path, &self.fd, volume.relative(), RenameFlags::EXCHANGE)
                 .map_err(failed("exchange the volume"))
@@ -104,7 +105,7 @@ impl SnapshotDriver for Btrfs {
         // Classic quotas count what is shared in every subvolume that refers to it.
         let shared = if self.quota.kind == QuotaKind::Simple { shared } else { 0 };
         let (name, staged) = self.stage_snapshot(source, "", None)?;
-        let path = format!("{NEW}/{name}");
+        let path = format!("{STAGING}/{name}");
         let made = fsetxattr(&staged, SHARED, shared.to_string().as_bytes(), XattrFlags::empty())
             .and_then(|()| ioctl::subvolume_id(&staged))
             .and_then(|id| {
@@ -166,7 +167,7 @@ impl Btrfs {
         end: &str,
         group: Option<u64>,
     ) -> Result<(String, OwnedFd)> {
-        let new = self.folder(NEW)?;
+        let new = self.folder(STAGING)?;
         loop {
             let name = format!("{}{end}", Uuid::new_v4().simple());
             ioctl::snapshot(&new, &name, &source, false, group).map_err(failed("copy the volume"))?;

@@ -16,8 +16,8 @@ use crate::error::{copy_failed, failed, no_tree, unsupported};
 use crate::remove;
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{
-    DATA, FOLDERS, IMAGES, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, image_place, snapshot_named,
-    snapshot_place,
+    DATA, IMAGES, Origin, ROOT_FOLDERS, SNAPSHOTS, STAGING, TRASH, Tree, TreeKind, image_place,
+    snapshot_named, snapshot_place,
 };
 use atoll_types::{Error, ErrorCode, ImageId, ImageUsage, Result, Snapshot, VolumeId};
 use rustix::fs::{CWD, Mode, RenameFlags, chmod, fsync, renameat_with, syncfs};
@@ -40,8 +40,8 @@ impl Dir {
     pub(crate) fn open(root: PathBuf, disk: Disk) -> Result<Self> {
         private_dir(&root)?;
         let fd = open_dir(&root).map_err(failed("open the storage folder"))?;
-        folders(&fd, &FOLDERS)?;
-        let reflink = can_reflink(&root.join(NEW));
+        folders(&fd, &ROOT_FOLDERS)?;
+        let reflink = can_reflink(&root.join(STAGING));
         Ok(Self { root, fd, disk, reflink })
     }
 
@@ -64,7 +64,7 @@ impl Dir {
     }
 
     fn make(&self, tree: Tree, limit: u64, mode: u32) -> Result<()> {
-        let staged = self.root.join(NEW).join(Uuid::new_v4().simple().to_string());
+        let staged = self.root.join(STAGING).join(Uuid::new_v4().simple().to_string());
         let inside = staged.join("tree");
         fs::create_dir_all(&inside).map_err(failed("make the volume"))?;
         chmod(&inside, Mode::from(mode)).map_err(failed("make the volume"))?;
@@ -87,16 +87,16 @@ impl Dir {
         how: RenameFlags,
         last: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
-        let new = open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?;
+        let new = open_dir_at(&self.fd, STAGING).map_err(failed("open a folder"))?;
         let (name, _held) = loop {
             let name = Uuid::new_v4().simple().to_string();
-            fs::create_dir(self.root.join(NEW).join(&name)).map_err(failed("copy the volume"))?;
+            fs::create_dir(self.root.join(STAGING).join(&name)).map_err(failed("copy the volume"))?;
             // A sweep may have been faster; then there is nothing left of it.
             if let Some(held) = hold_new(&new, &name).map_err(failed("copy the volume"))? {
                 break (name, held);
             }
         };
-        let staged = self.root.join(NEW).join(name);
+        let staged = self.root.join(STAGING).join(name);
         let made = fill(&staged, from, limit).and_then(|()| last(&staged.join("tree"))).and_then(|()| {
             renameat_with(CWD, &staged, CWD, to, how).map_err(|cause| match cause {
                 Errno::EXIST => Error::new(ErrorCode::AlreadyExists, "there is such a volume").at("into"),
@@ -210,10 +210,10 @@ impl Driver for Dir {
     fn sweep(&self) -> Result<()> {
         // Trees are made under the lock that is held now, and copies by a process that holds them, so any other that
         // is half-made is left by a dead process.
-        let new = open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?;
+        let new = open_dir_at(&self.fd, STAGING).map_err(failed("open a folder"))?;
         for name in names(&new)? {
             if !is_being_made(&new, &name) {
-                self.discard(&self.root.join(NEW).join(name))?;
+                self.discard(&self.root.join(STAGING).join(name))?;
             }
         }
         self.empty_trash()

@@ -13,14 +13,14 @@ impl ToolSessions for Broken {
     async fn insert_tool_session(
         &self,
         mut session: ToolSession,
-        mut seats: SessionLimits,
+        mut limits: SessionLimits,
     ) -> Result<SessionSlot> {
         match self.fault {
             Fault::LosesDependencies => session.dependencies.clear(),
-            Fault::SeatsEverybody => seats = SessionLimits { of_owner: u32::MAX, of_thread: u32::MAX },
+            Fault::SeatsEverybody => limits = SessionLimits { of_owner: u32::MAX, of_thread: u32::MAX },
             _ => {}
         }
-        self.inner.insert_tool_session(session, seats).await
+        self.inner.insert_tool_session(session, limits).await
     }
 
     async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>> {

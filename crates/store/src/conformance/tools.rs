@@ -58,21 +58,21 @@ pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Ou
 }
 
 pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
-    let seats = SessionLimits { of_owner: 5, of_thread: 3 };
+    let limits = SessionLimits { of_owner: 5, of_thread: 3 };
     let asked = crowd(|number| {
         let (store, thread) = (store.clone(), ["a", "b"][number % 2]);
-        async move { store.insert_tool_session(session(u32::try_from(number).unwrap_or(0), thread), seats).await }
+        async move { store.insert_tool_session(session(u32::try_from(number).unwrap_or(0), thread), limits).await }
     });
     let asked = asked.await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let taken = asked.iter().filter(|seat| **seat == SessionSlot::Taken).count();
+    let taken = asked.iter().filter(|slot| **slot == SessionSlot::Taken).count();
     same("of many who ask at once", taken, 5)?;
     let of = async |thread| Ok::<_, StoreError>(store.tool_sessions(Some(("owner", thread))).await?.len());
     let (a, b) = (of("a").await?, of("b").await?);
     ensure(a <= 3 && b <= 3, || format!("{a} and {b} of one thread"))?;
-    let full = store.insert_tool_session(session(100, "c"), seats).await?;
+    let full = store.insert_tool_session(session(100, "c"), limits).await?;
     same("one more thread", full, SessionSlot::Full)?;
     let other = ToolSession { owner: "other".into(), ..session(105, "c") };
-    same("room of another owner", store.insert_tool_session(other, seats).await?, SessionSlot::Taken)?;
+    same("room of another owner", store.insert_tool_session(other, limits).await?, SessionSlot::Taken)?;
     store.remove_tool_session(ToolSessionId(105)).await?;
     let more = SessionLimits { of_owner: 100, of_thread: 1 };
     same(
