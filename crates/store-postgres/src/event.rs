@@ -12,12 +12,7 @@ use crate::{
     write::number,
 };
 use async_trait::async_trait;
-use atoll_store::{
-    EVENTS_KEPT, EventKind, EventPage, EventQuery, Events, NewEvent, Result, SandboxId, SandboxRecord,
-    Status, StoreError, status_event,
-};
-use atoll_types::time::now_ms;
-use serde_json::json;
+use atoll_store::{EVENTS_KEPT, EventPage, EventQuery, Events, NewEvent, Result, SandboxId, StoreError};
 use sqlx::PgConnection;
 
 const DOING: &str = "writing an event";
@@ -61,41 +56,6 @@ pub(crate) async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Resu
             .map_err(failed(DOING))?;
     }
     Ok(Some(newest.unsigned_abs()))
-}
-
-fn of(record: &SandboxRecord, kind: EventKind, was: Option<Status>) -> NewEvent {
-    let status = record.status.as_str();
-    let data = match was {
-        Some(was) => json!({ "status": status, "was": was.as_str() }),
-        None => json!({ "status": status }),
-    };
-    NewEvent {
-        at: now_ms(),
-        owner: record.owner.clone(),
-        sandbox: Some(record.id),
-        kind,
-        reason: record.status_reason.clone(),
-        data: data.to_string(),
-    }
-}
-
-/// Appends the event of a new sandbox.
-pub(crate) async fn made(conn: &mut PgConnection, record: &SandboxRecord) -> Result<Option<u64>> {
-    let mut events = vec![of(record, EventKind::Created, None)];
-    events.extend(status_event(Some(Status::Provisioning), record.status).map(|kind| of(record, kind, None)));
-    append(conn, &events).await
-}
-
-/// Appends the event of a change of status.
-pub(crate) async fn changed(
-    conn: &mut PgConnection,
-    was: Status,
-    record: &SandboxRecord,
-) -> Result<Option<u64>> {
-    match status_event(Some(was), record.status) {
-        Some(kind) => append(conn, &[of(record, kind, Some(was))]).await,
-        None => Ok(None),
-    }
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use crate::{
 use async_trait::async_trait;
 use atoll_store::{
     Change, Inserted, ListQuery, Millis, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes,
-    Status, StoreError, Thing,
+    Status, StoreError, Thing, event_of_change, events_of_insert,
 };
 use atoll_types::ContainerId;
 use sqlx::PgConnection;
@@ -60,7 +60,7 @@ async fn insert(conn: &mut PgConnection, record: SandboxRecord) -> Result<Change
         volume::attach(conn, seq, &record).await?;
     }
     image::begin_use(conn, seq, &record).await?;
-    let newest = event::made(conn, &record).await?;
+    let newest = event::append(conn, &events_of_insert(&record)).await?;
     Ok((Inserted::New(record), newest))
 }
 
@@ -97,7 +97,7 @@ async fn update(
     if let Some(activity) = activity {
         activity::record(conn, activity).await?;
     }
-    let newest = event::changed(conn, was, &record).await?;
+    let newest = event::append(conn, event_of_change(was, &record).as_slice()).await?;
     Ok((record, newest))
 }
 

@@ -50,7 +50,7 @@ pub use conversation::{
     RunProgress,
 };
 pub use error::{Bound, Clash, Outage, Result, Source, StoreError, Thing};
-pub use event::{EVENTS_KEPT, Events, status_event};
+pub use event::{EVENTS_KEPT, Events, event_of_change, events_of_insert};
 pub use idempotency::{
     Attempt, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
 };
