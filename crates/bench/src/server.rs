@@ -145,6 +145,21 @@ fn spawn(
 }
 
 impl Server {
+    /// Works with a server of these settings and variables, and ends it.
+    pub(crate) async fn with<T>(
+        settings: &[String],
+        variables: Variables<'_>,
+        work: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<T> {
+        let server = Self::start_with(settings, variables).await?;
+        let done = work(&server).await;
+        // Also after a failure, whose error is more useful than that of the end.
+        let ended = server.end().await;
+        let done = done?;
+        ended?;
+        Ok(done)
+    }
+
     /// Starts one with these settings.
     pub(crate) async fn start(settings: &[String]) -> Result<Self> {
         Self::start_with(settings, &[]).await

@@ -7,7 +7,7 @@ use crate::{
     report::{Baseline, Row},
     server::{self, KEY, Sandbox, Server},
 };
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use tonic::{
     Request,
     client::Grpc,
@@ -34,25 +34,68 @@ struct ExecResponse {
     stderr: String,
 }
 
-const EXEC: &str = "/sandbox.v1.SandboxService/Exec";
-const LINE: &str = "true";
+/// The fields of `grpc.health.v1.HealthCheckRequest` that are sent.
+#[derive(Clone, PartialEq, prost::Message)]
+struct HealthRequest {}
 
-pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let settings = ["warm_pool_enabled=false".to_owned()];
-    let server = Server::start_with(&settings, &[("ATOLL_GRPC_LISTEN", address.to_string())]).await?;
-    let taken = rows(bench, &server, format!("http://{address}")).await;
-    let ended = server.end().await;
-    let rows = taken?;
-    ended?;
-    Ok(rows)
+/// The fields of `grpc.health.v1.HealthCheckResponse` that are looked at.
+#[derive(Clone, PartialEq, prost::Message)]
+struct HealthResponse {
+    #[prost(int32, tag = "1")]
+    status: i32,
 }
 
-async fn rows(bench: &Bench<'_>, server: &Server, address: String) -> Result<Vec<Row>> {
+const EXEC: &str = "/sandbox.v1.SandboxService/Exec";
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
+/// What `HealthResponse` says of a server that works.
+const SERVING: i32 = 1;
+const LINE: &str = "true";
+
+/// A client's end.
+pub(super) type GrpcClient = Grpc<Channel>;
+
+/// An address for gRPC that was free a moment ago.
+pub(super) fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The variable that has a server listen there.
+pub(super) fn listens(address: SocketAddr) -> (&'static str, String) {
+    ("ATOLL_GRPC_LISTEN", address.to_string())
+}
+
+/// A connection that stays open, and is warm.
+pub(super) async fn connect(address: SocketAddr) -> Result<GrpcClient> {
+    let mut client = Grpc::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?);
+    match call(&mut client, HEALTH, HealthRequest {}).await? {
+        HealthResponse { status: SERVING } => Ok(client),
+        other => Err(format!("the server is not healthy: {other:?}").into()),
+    }
+}
+
+/// A request and its response.
+async fn call<Q, A>(client: &mut GrpcClient, method: &'static str, asked: Q) -> Result<A>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let mut request = Request::new(asked);
+    request.metadata_mut().insert("authorization", format!("Bearer {KEY}").parse()?);
+    client.ready().await?;
+    let codec: ProstCodec<Q, A> = ProstCodec::default();
+    Ok(client.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
+}
+
+pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let address = free_address()?;
+    let settings = ["warm_pool_enabled=false".to_owned()];
+    Server::with(&settings, &[listens(address)], async |server| rows(bench, server, address).await).await
+}
+
+async fn rows(bench: &Bench<'_>, server: &Server, address: SocketAddr) -> Result<Vec<Row>> {
     let mut rest = server.connect().await?;
     let sandbox = server::create(&mut rest, "{}").await?;
-    let mut grpc = Grpc::new(Endpoint::from_shared(address)?.connect().await?);
+    let mut grpc = connect(address).await?;
     let body = format!(r#"{{"command":"{LINE}"}}"#);
     let mut rows = Vec::new();
     for pace in bench.paces(300) {
@@ -72,13 +115,9 @@ async fn rows(bench: &Bench<'_>, server: &Server, address: String) -> Result<Vec
 }
 
 /// Runs a command that must succeed. A sandbox is a session under its id.
-async fn exec(client: &mut Grpc<Channel>, sandbox: &Sandbox) -> Result<()> {
+async fn exec(client: &mut GrpcClient, sandbox: &Sandbox) -> Result<()> {
     let asked = ExecRequest { session_id: sandbox.id().to_owned(), command: LINE.into() };
-    let mut request = Request::new(asked);
-    request.metadata_mut().insert("authorization", format!("Bearer {KEY}").parse()?);
-    client.ready().await?;
-    let codec: ProstCodec<ExecRequest, ExecResponse> = ProstCodec::default();
-    match client.unary(request, PathAndQuery::from_static(EXEC), codec).await?.into_inner() {
+    match call(client, EXEC, asked).await? {
         ExecResponse { exit_code: 0, .. } => Ok(()),
         other => Err(format!("{LINE} went wrong: {other:?}").into()),
     }

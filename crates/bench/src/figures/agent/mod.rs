@@ -22,27 +22,12 @@ const DIRECT: &str = "the same model, asked directly";
 const WORDS: u32 = 50;
 
 /// A server whose agent asks the model, and the model.
-struct Asked {
-    server: Server,
+struct Asked<'a> {
+    server: &'a Server,
     model: SocketAddr,
 }
 
-impl Asked {
-    async fn start() -> Result<Self> {
-        let model = model::start()?;
-        // A small machine's limits must not be what is measured.
-        let settings = ["warm_pool_enabled=false", "tool_sessions.network_enabled=false"];
-        let variables = [
-            ("CHAT_MODEL", "gpt-4o".to_owned()),
-            ("CHAT_MODEL_PROVIDER", "openai".to_owned()),
-            ("CHAT_MODEL_BASE_URL", format!("http://{model}/v1")),
-            ("CHAT_MODEL_API_KEY", "a-key".to_owned()),
-            ("ATOLL_AGENT_RUNS_AT_ONCE", "1000".to_owned()),
-        ];
-        let server = Server::start_with(&settings.map(str::to_owned), &variables).await?;
-        Ok(Self { server, model })
-    }
-
+impl Asked<'_> {
     async fn client(&self) -> Result<Client> {
         self.server.connect().await
     }
@@ -91,14 +76,19 @@ async fn wait(client: &mut Client, thread: &str, body: &str, messages: usize) ->
     }
 }
 
-async fn with_agent(work: impl AsyncFnOnce(&Asked) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
-    let asked = Asked::start().await?;
-    let taken = work(&asked).await;
-    // Also after a failure, whose error is more useful than that of the end.
-    let ended = asked.server.end().await;
-    let rows = taken?;
-    ended?;
-    Ok(rows)
+async fn with_agent(work: impl AsyncFnOnce(&Asked<'_>) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
+    let model = model::start()?;
+    // A small machine's limits must not be what is measured.
+    let settings = ["warm_pool_enabled=false", "tool_sessions.network_enabled=false"];
+    let variables = [
+        ("CHAT_MODEL", "gpt-4o".to_owned()),
+        ("CHAT_MODEL_PROVIDER", "openai".to_owned()),
+        ("CHAT_MODEL_BASE_URL", format!("http://{model}/v1")),
+        ("CHAT_MODEL_API_KEY", "a-key".to_owned()),
+        ("ATOLL_AGENT_RUNS_AT_ONCE", "1000".to_owned()),
+    ];
+    let asked = async move |server: &Server| work(&Asked { server, model }).await;
+    Server::with(&settings.map(str::to_owned), &variables, asked).await
 }
 
 fn pair(name: &str, pace: Pace, series: Vec<Samples>, baseline: &'static str) -> Result<Row> {

@@ -124,13 +124,7 @@ fn beside(series: impl Iterator<Item = Samples>, bare: &[(Way, &'static str)]) -
 async fn with_ways(work: impl AsyncFnOnce(&mut Ways<'_>) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
     let source = Source::start()?;
     let nameservers = [("ATOLL_EGRESS_NAMESERVERS", source.names.to_string())];
-    let server = Server::start_with(&[], &nameservers).await?;
-    let taken = with_server(&server, source, work).await;
-    // Also after a failure, whose error is more useful than that of the end.
-    let ended = server.end().await;
-    let rows = taken?;
-    ended?;
-    Ok(rows)
+    Server::with(&[], &nameservers, async move |server| with_server(server, source, work).await).await
 }
 
 async fn with_server(

@@ -74,13 +74,7 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
         Ok(vec![Row::latency(format!("mcp {count} sessions at once"), pace.name, own, vec![beside])])
     };
     let variables = [("ATOLL_MCP_SESSIONS_PER_KEY", "1000".to_owned())];
-    let server = Server::start_with(&settings.map(str::to_owned), &variables).await?;
-    let taken: Result<Vec<Row>> = work(&server).await;
-    // Also after a failure, whose error is more useful than that of the end.
-    let ended = server.end().await;
-    let rows = taken?;
-    ended?;
-    Ok(rows)
+    Server::with(&settings.map(str::to_owned), &variables, work).await
 }
 
 async fn at_once(clients: &mut [Web]) -> Result<Vec<f64>> {

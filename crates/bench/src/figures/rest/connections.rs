@@ -1,10 +1,13 @@
 //! The server's memory for one open connection of each kind, compared with one without any request. Each kind
 //! has a server of its own: memory that a server has freed is reused for the next connection.
 
-use super::{Bench, with_server_of};
+use super::Bench;
 use crate::{
     Result,
-    figures::mcp::speak::Web,
+    figures::{
+        grpc::{self, GrpcClient},
+        mcp::speak::Web,
+    },
     http::Client,
     machine::resident,
     report::{Baseline, Row},
@@ -12,13 +15,40 @@ use crate::{
     stats::Samples,
     websocket::Socket,
 };
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 const IDLE: &str = "without a request";
 /// Long enough for the memory of opening to be freed.
 const SETTLE: Duration = Duration::from_millis(500);
 const SLEEP: &str = r#"{"arguments":["sleep","600"],"background":true,"timeout_seconds":600}"#;
 const TERMINAL: &str = "/terminal?command=cat";
+/// Answers every request with a body that never ends.
+const ENDLESS: &str = r#"
+import asyncio
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n.\r\n"
+
+class Server(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport, self.head = transport, b""
+    def data_received(self, data):
+        self.head += data
+        if b"\r\n\r\n" in self.head:
+            self.transport.write(ANSWER)
+
+async def main():
+    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 8000)
+    await server.serve_forever()
+
+asyncio.run(main())
+"#;
+const PREVIEW: &str = "/ports/8000/";
+/// How long the program inside may take to answer at all.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The kind of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -29,22 +59,31 @@ enum Kind {
     Output,
     Terminal,
     Mcp,
+    Grpc,
+    Preview,
+    LangGraph,
 }
 
 impl Kind {
-    const MEASURED: [(Self, &'static str); 5] = [
+    const MEASURED: [(Self, &'static str); 8] = [
         (Self::KeepAlive, "kept alive"),
         (Self::Events, "events"),
         (Self::Output, "output"),
         (Self::Terminal, "terminal"),
         (Self::Mcp, "MCP session"),
+        (Self::Grpc, "gRPC"),
+        (Self::Preview, "preview"),
+        (Self::LangGraph, "LangGraph thread"),
     ];
 
-    /// How many are opened. Terminals have a process each, and MCP sessions a limit of 64 for a key.
+    /// How many are opened. Terminals have a process each, MCP sessions a limit of 64 for a key, and previews a second
+    /// connection, to the sandbox.
     fn count(self, bench: &Bench<'_>) -> usize {
         match self {
-            Self::Idle | Self::KeepAlive | Self::Events | Self::Output => bench.scale.pick(20, 500, 500),
-            Self::Terminal | Self::Mcp => bench.scale.pick(5, 50, 50),
+            Self::Idle | Self::KeepAlive | Self::Events | Self::Output | Self::Grpc | Self::LangGraph => {
+                bench.scale.pick(20, 500, 500)
+            }
+            Self::Terminal | Self::Mcp | Self::Preview => bench.scale.pick(5, 50, 50),
         }
     }
 }
@@ -55,6 +94,16 @@ enum Connection {
     Http(Client),
     Terminal(Socket),
     Mcp(Web),
+    Grpc(GrpcClient),
+}
+
+/// What connections are opened to.
+struct Target<'a> {
+    server: &'a Server,
+    sandbox: &'a Sandbox,
+    exec: &'a str,
+    thread: &'a str,
+    grpc: SocketAddr,
 }
 
 pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -72,27 +121,33 @@ async fn samples(bench: &Bench<'_>, kind: Kind, rounds: usize) -> Result<Samples
     let settings = ["warm_pool_enabled=false", "plan.execs_per_second=100000"].map(str::to_owned);
     let mut samples = Samples::default();
     for _ in 0..rounds {
-        with_server_of(&settings, async |server| {
-            samples.push(one(server, kind, kind.count(bench)).await?);
-            Ok(Vec::new())
-        })
-        .await?;
+        let grpc = grpc::free_address()?;
+        let variables = [grpc::listens(grpc)];
+        let bytes = Server::with(&settings, &variables, async |server| {
+            one(server, kind, kind.count(bench), grpc).await
+        });
+        samples.push(bytes.await?);
     }
     Ok(samples)
 }
 
 /// The bytes by which the server grows for each connection.
-async fn one(server: &Server, kind: Kind, count: usize) -> Result<f64> {
+async fn one(server: &Server, kind: Kind, count: usize, grpc: SocketAddr) -> Result<f64> {
     let mut client = server.connect().await?;
     let sandbox = server::create(&mut client, r#"{"disk_mb":64}"#).await?;
     let exec = server::background(&mut client, &sandbox, SLEEP).await?.exec_id;
+    let thread = new_thread(&mut client).await?;
+    if matches!(kind, Kind::Preview) {
+        serve_inside(server, &mut client, &sandbox).await?;
+    }
+    let target = Target { server, sandbox: &sandbox, exec: &exec, thread: &thread, grpc };
     // The first one allocates what all share.
-    let first = open(server, kind, (&sandbox, &exec)).await?;
+    let first = open(kind, &target).await?;
     tokio::time::sleep(SETTLE).await;
     let before = resident(server.pid()?)?;
     let mut all = vec![first];
     for _ in 0..count {
-        all.push(open(server, kind, (&sandbox, &exec)).await?);
+        all.push(open(kind, &target).await?);
     }
     tokio::time::sleep(SETTLE).await;
     let after = resident(server.pid()?)?;
@@ -101,7 +156,27 @@ async fn one(server: &Server, kind: Kind, count: usize) -> Result<f64> {
     Ok((after as f64 - before as f64) / count as f64)
 }
 
-async fn open(server: &Server, kind: Kind, (sandbox, exec): (&Sandbox, &str)) -> Result<Connection> {
+async fn new_thread(client: &mut Client) -> Result<String> {
+    let made: Value = serde_json::from_slice(&client.ask("POST", "/threads", "{}").await?.expect(200)?)?;
+    Ok(made["thread_id"].as_str().ok_or("a thread without an id")?.to_owned())
+}
+
+/// Starts the program that previews lead to, and waits until it answers.
+async fn serve_inside(server: &Server, client: &mut Client, sandbox: &Sandbox) -> Result<()> {
+    let program = json!({ "arguments": ["/usr/bin/python3", "-c", ENDLESS], "background": true });
+    server::background(client, sandbox, &program.to_string()).await?;
+    let began = Instant::now();
+    while let Err(error) = server.connect().await?.open(&sandbox.path(PREVIEW)).await {
+        if began.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn open(kind: Kind, target: &Target<'_>) -> Result<Connection> {
+    let Target { server, sandbox, exec, thread, grpc } = target;
     if matches!(kind, Kind::Idle) {
         return Ok(Connection::Http(server.connect_only().await?));
     }
@@ -109,9 +184,9 @@ async fn open(server: &Server, kind: Kind, (sandbox, exec): (&Sandbox, &str)) ->
     match kind {
         Kind::Idle | Kind::KeepAlive => {}
         Kind::Events => client.open("/api/v1/events?follow=true").await?,
-        Kind::Output => {
-            client.open(&sandbox.path(&format!("/execs/{exec}/output?follow=true"))).await?;
-        }
+        Kind::Output => client.open(&sandbox.path(&format!("/execs/{exec}/output?follow=true"))).await?,
+        Kind::Preview => client.open(&sandbox.path(PREVIEW)).await?,
+        Kind::LangGraph => client.open(&format!("/threads/{thread}/stream")).await?,
         Kind::Terminal => {
             let mut socket = Socket::open(client, &sandbox.path(TERMINAL)).await?;
             socket.send(b"x\n").await?;
@@ -119,6 +194,7 @@ async fn open(server: &Server, kind: Kind, (sandbox, exec): (&Sandbox, &str)) ->
             return Ok(Connection::Terminal(socket));
         }
         Kind::Mcp => return Ok(Connection::Mcp(Web::open(server, "a-thread").await?)),
+        Kind::Grpc => return Ok(Connection::Grpc(grpc::connect(*grpc).await?)),
     }
     Ok(Connection::Http(client))
 }

@@ -121,11 +121,5 @@ pub(super) async fn with_server_of(
     settings: &[String],
     work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
-    let server = Server::start(settings).await?;
-    let taken = work(&server).await;
-    // Also after a failure, whose error is more useful than that of the end.
-    let ended = server.end().await;
-    let rows = taken?;
-    ended?;
-    Ok(rows)
+    Server::with(settings, &[], work).await
 }
