@@ -96,7 +96,7 @@ impl Failure {
         self.exit_code() == NO_SERVER || self.refusal().is_some_and(ApiError::is_unauthorized)
     }
 
-    /// Whether a conversation cannot go on: the key is refused, or nobody can read what is printed. A server that does not answer may
+    /// Whether a conversation cannot go on: the key is refused, or what is printed reaches no reader. A server that does not answer may
     /// be there again for the next line.
     pub(crate) fn ends_conversation(&self) -> bool {
         matches!(self.kind, Kind::Output(_)) || self.refusal().is_some_and(ApiError::is_unauthorized)

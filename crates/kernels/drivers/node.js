@@ -42,7 +42,7 @@
   // Half a character (a lone surrogate) is a string to JavaScript and no text to anybody else.
   const whole = json => json.replace(/\\(?:\\|u(d[89a-f][0-9a-f]{2}))/g, (all, half) => half ? '\\ufffd' : all);
   const send = event => write(4, Buffer.from(whole(JSON.stringify(event)) + '\n'));
-  const complain = text => { try { write(2, Buffer.from(text + '\n')); } catch { /* nobody listens */ } };
+  const complain = text => { try { write(2, Buffer.from(text + '\n')); } catch { /* the kernel manager is gone */ } };
 
   function cut(text, longest, lengths, field) {
     if (text.length <= longest) return text;

@@ -167,7 +167,7 @@ WHOLE = {write_line.__code__, part.__code__}
 
 
 def after_user_fork():
-    """A child that a cell forked speaks to nobody in our name."""
+    """A child that a cell forked must not write to the kernel manager in our name."""
     if S.copying == _thread.get_ident():
         return
     for descriptor in (REQUESTS, EVENTS, FORKS, OUT, ERR):
@@ -223,7 +223,7 @@ def serve():
     tries = 0
     while True:
         # A signal handler of the user's can raise between any two of our steps. So a line goes from the pipe into the
-        # list in one step, and stays there until somebody answers for it.
+        # list in one step, and stays there until it is answered.
         try:
             tries += 1
             if not S.lines:
@@ -247,7 +247,7 @@ def outside_of_a_cell(error):
     try:
         posix.fstat(REQUESTS)
     except OSError:
-        posix._exit(1)  # user code closed every descriptor: nobody can be spoken to
+        posix._exit(1)  # user code closed every descriptor: the kernel manager cannot be reached
     text = "%s outside of a cell: %s" % (type(error).__name__, error)
     if S.cell is not None:
         cell, S.cell = S.cell, None

@@ -338,7 +338,7 @@ suspendInterrupts(repeat {
   if (length(header) != 3L || !grepl("^[0-9]{1,8}$", header[[3L]])) next
   text <- rawToChar(readBin(requests, "raw", as.integer(header[[3L]])))
   Encoding(text) <- "UTF-8"
-  # One that came while nothing ran is for nobody.
+  # An interrupt that came while nothing ran interrupts nothing.
   tryCatch(allowInterrupts(Sys.sleep(0)), interrupt = function(condition) NULL)
   numbered <- grepl("^[0-9]{1,19}$", header[[2L]])
   if (header[[1L]] == "execute" && numbered) execute(header[[2L]], text)

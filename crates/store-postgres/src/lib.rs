@@ -121,7 +121,7 @@ impl Address {
         self.0.clone().application_name(&name).statement_cache_capacity(256).options([
             ("search_path", "atoll"),
             ("synchronous_commit", "on"),
-            // A machine that vanished lets go of its locks.
+            // The locks of a machine that vanished are released.
             ("tcp_keepalives_idle", "10"),
             ("tcp_keepalives_interval", "5"),
             ("tcp_keepalives_count", "3"),

@@ -89,7 +89,7 @@ impl DecisionCoalescer {
         self.deliver(self.take_due(false));
     }
 
-    /// Records what waits now: somebody wants to read it.
+    /// Records what waits now, before the decisions are read.
     pub(crate) fn flush_all(&self) {
         self.deliver(self.take_due(true));
     }

@@ -52,7 +52,7 @@ pub(crate) fn resolve(wanted: &str, config: &GuestConfig) -> Result<User, UserEr
         |message: &str| Err(UserError::Refused(Error::new(ErrorCode::PermissionDenied, message).at("user")));
     if user.uid > HIGHEST_ID || user.gid > HIGHEST_ID {
         return denied(&format!(
-            "uid {} and gid {} must be at most 65533: the sandbox has no higher ids, so not nobody's 65534",
+            "uid {} and gid {} must be at most 65533: the sandbox has no higher ids, not even 65534",
             user.uid, user.gid
         ));
     }

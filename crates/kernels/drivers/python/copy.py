@@ -59,7 +59,7 @@ def fork_again(outside):
         for _ in range(1000):
             if posix.getppid() != middle:
                 break
-            poll.poll(1)  # a millisecond: whoever hears of this copy from itself is its parent by then
+            poll.poll(1)  # a millisecond: by the time this copy reports itself, its parent is the process that it reports to
         return
     try:
         posix.setpgid(pid, pid)
@@ -134,7 +134,7 @@ def next_signal():
         if told is not None:
             return told.si_signo
         if poll.poll(0):
-            posix._exit(0)  # nobody reads our events any more: the kernel manager is gone
+            posix._exit(0)  # the kernel manager, which read our events, is gone
 
 
 def say_restored(checkpoint):

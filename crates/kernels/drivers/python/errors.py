@@ -27,7 +27,7 @@ def describe(error, lengths):
 
 def format_trace(error):
     if type(error).__name__ == "UsageError" and S.shell is not None:
-        return "UsageError: " + str(error)  # a magic was misspelt: where in IPython that was found helps nobody
+        return "UsageError: " + str(error)  # a magic was misspelt: where IPython found that helps no user
     traceback = hidden("traceback")
     for each in chain(error):
         each.__traceback__ = own_frames(each.__traceback__)

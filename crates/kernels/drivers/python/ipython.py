@@ -52,7 +52,7 @@ def make_shell():
             self.configurables.append(self.display_pub)
 
         def init_completer(self):
-            self.Completer = None  # nobody presses the tabulator here
+            self.Completer = None  # a cell has no keyboard, so no key completes a word
 
         def set_custom_completer(self, *_arguments, **_options):
             pass

@@ -41,11 +41,11 @@ class StdinNotImplementedError(RuntimeError):
 
 def no_input(*_arguments, **_options):
     raise StdinNotImplementedError(
-        "input() is not available: nobody answers here. Give the value in the code, in a file or in a variable.")
+        "input() is not available: a cell has no terminal to read from. Give the value in the code, in a file or in a variable.")
 
 
 def no_debugger(*_arguments, **_options):
-    raise StdinNotImplementedError("breakpoint() is not available: nobody answers here.")
+    raise StdinNotImplementedError("breakpoint() is not available: a cell has no terminal to read from.")
 
 
 def leave(code=None):

@@ -3,7 +3,7 @@
 //!
 //! After each step that changes files the volume is sealed to an image without a name, which is kept by the step's key: a later
 //! build with the same beginning starts there. A kept step is recorded after it is sealed and removed after its record, so that
-//! one without a record is nobody's, and the next start removes it. The last used are kept, for as long as layers are, and none where a
+//! one without a record belongs to no build, and the next start removes it. The last used are kept, for as long as layers are, and none where a
 //! build found the disk full. A step that a build is about to begin with is not removed ([`step_pins`]).
 
 mod debian;

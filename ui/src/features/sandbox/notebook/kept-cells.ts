@@ -32,7 +32,7 @@ export function keepCells(sandbox: string, cells: Cell[]): void {
   }
 }
 
-/** What was kept. A cell whose run is not asked for any more has ended, nobody knows how. */
+/** What was kept. The end of a cell whose run the console does not ask for any more is unknown. */
 export function keptCells(sandbox: string): Cell[] {
   let cells: Cell[] = [];
   try {
