@@ -38,7 +38,7 @@ impl Update {
             ..PatchSandbox::default()
         };
         if request == PatchSandbox::default() {
-            let message = "say what to change: --auto-snapshot, --volume, --no-volumes or --idle-timeout";
+            let message = "name what to change: --auto-snapshot, --volume, --no-volumes or --idle-timeout";
             return Err(Failure::usage("id", message));
         }
         Ok(request)

@@ -48,7 +48,7 @@ impl Entry {
 /// The entry of a host, also where it is written as an address.
 fn find(text: &[u8], registry: &str) -> Result<Credentials> {
     let file: AuthFile =
-        serde_json::from_slice(text).map_err(|_| unusable("is no JSON of `docker login`"))?;
+        serde_json::from_slice(text).map_err(|_| unusable("is not the JSON that `docker login` writes"))?;
     let host = |key: &str| {
         let rest = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
         rest.split('/').next().unwrap_or_default().to_ascii_lowercase()

@@ -130,7 +130,7 @@ impl Registries {
         let mut request = Request::new(body);
         *request.method_mut() = method.clone();
         *request.uri_mut() =
-            url.as_str().parse().map_err(|_| unusable(&authority, "an address that is none"))?;
+            url.as_str().parse().map_err(|_| unusable(&authority, "an address that cannot be read"))?;
         *request.headers_mut() = headers.clone();
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("atoll"));
         if let Some(authorization) = authorization {
@@ -309,8 +309,8 @@ impl Session<'_> {
             return Err(self.failure(response, "a token").await);
         }
         let bytes = bounded(&authority, response, LARGEST_DOCUMENT).await?;
-        let token: Token =
-            serde_json::from_slice(&bytes).map_err(|_| unusable(&authority, "a token that is none"))?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|_| unusable(&authority, "a token that cannot be read"))?;
         let token = token.token.or(token.access_token).ok_or_else(|| unusable(&authority, "no token"))?;
         let header = Credentials::Bearer(token).header();
         header?.ok_or_else(|| unusable(&authority, "no token"))

@@ -27,7 +27,7 @@ fn reason(rule: ApprovalRule, call: &ToolCall) -> Option<&'static str> {
     let tool = describe().iter().find(|tool| tool.name == call.name)?;
     match rule {
         ApprovalRule::None => None,
-        ApprovalRule::All => Some("every call of a tool needs your word"),
+        ApprovalRule::All => Some("every call of a tool needs your approval"),
         ApprovalRule::Write => (!KEEPS.contains(&tool.name)).then_some("it changes what is in a session"),
         ApprovalRule::Network => tool.hints.open_world.then_some("it may reach the network"),
     }

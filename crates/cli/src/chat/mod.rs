@@ -144,7 +144,7 @@ async fn once(talk: &mut Talk, message: &str, screen: &mut Screen) -> Result<u8,
     match talk.say(message, screen).await? {
         TurnEnd::Done => Ok(0),
         TurnEnd::Asks(_) => {
-            terminal::note("the agent waits for your word; give it with atoll chat at a terminal");
+            terminal::note("the agent waits for your approval; answer it with `atoll chat` at a terminal");
             Ok(1)
         }
         TurnEnd::Failed | TurnEnd::Leave => Ok(1),
@@ -241,7 +241,7 @@ async fn settle(
             let name = terminal::plain(action["name"].as_str().unwrap_or_default());
             terminal::print(&format!("{name} {}\n", terminal::plain(&action["args"].to_string())))?;
             terminal::note(
-                "may it? y: yes, n: no, e and another command, code or arguments: that instead, anything else: no, and why",
+                "approve it? y: yes, n: no, e and another command, code or arguments: run that instead, anything else: no, and that is why",
             );
             decisions.push(match editor.line("").await {
                 Read::Line(word) => decision(word.trim(), action),

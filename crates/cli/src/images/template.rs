@@ -145,7 +145,7 @@ pub(crate) async fn build(options: Build) -> Result<u8, Failure> {
         None => {
             let spec = spec.as_deref().map(json_file).transpose()?;
             if template.is_none() && spec.is_none() {
-                return Err(Failure::usage("DIR", "say a folder, --template or --spec"));
+                return Err(Failure::usage("DIR", "name a folder, or give --template or --spec"));
             }
             let lock = lock.as_deref().map(json_file).transpose()?;
             let request = BuildImage {

@@ -165,7 +165,7 @@ pub(crate) async fn unpack_as_owner(
         }
     }
     drop(send);
-    reading.await.map_err(|_| Error::internal("an archive broke what reads it"))?
+    reading.await.map_err(|_| Error::internal("reading an archive panicked"))?
 }
 
 #[cfg(test)]

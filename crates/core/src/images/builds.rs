@@ -163,7 +163,10 @@ impl Images {
     /// How a build that a request cancelled has ended.
     async fn was_cancelled(&self, caller: &Caller, id: BuildId) -> Result<()> {
         match self.visible_build(caller, id).await?.state {
-            BuildState::Done => Err(Error::new(ErrorCode::Conflict, "the image was complete already")),
+            BuildState::Done => {
+                let message = "the build is complete and cannot be cancelled; remove its image instead";
+                Err(Error::new(ErrorCode::Conflict, message))
+            }
             BuildState::Running => {
                 let message = "the build has ended, and what it made is not removed yet; cancel it again";
                 Err(Error::new(ErrorCode::Unavailable, message))

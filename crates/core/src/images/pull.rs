@@ -400,7 +400,8 @@ async fn unpack(context: &BuildContext, layers: &UsedLayers, pulled: &PulledImag
         };
         // The tool checks it where the layer is read; its answer is no proof of that.
         if applied.diff_id != *diff_id {
-            let message = format!("layer {} has not the diff_id of the image's configuration", at + 1);
+            let message =
+                format!("the diff_id of layer {} is not the one in the image's configuration", at + 1);
             return Err(Error::invalid("diff_id", message));
         }
         left.bytes = left.bytes.saturating_sub(applied.bytes);

@@ -65,7 +65,7 @@ pub(crate) fn check(language: Language, packages: &BTreeMap<String, String>) -> 
             return wrong(format!("{:?} is no name of a package", name.chars().take(80).collect::<String>()));
         }
         if !is_version(version) {
-            return wrong(format!("the version of {name} is none"));
+            return wrong(format!("the version of {name} is not one that a package manager reads"));
         }
         if language == Language::R && !version.is_empty() {
             return wrong(format!("R installs the latest version: leave that of {name} empty"));

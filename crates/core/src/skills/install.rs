@@ -223,7 +223,7 @@ impl Skills {
             feed_tool(container, tool, body).await
         };
         let (unpacking, fed) = tokio::join!(unpacking, fed);
-        let unpacking = unpacking.unwrap_or_else(|_| Err(Error::internal("a package broke what reads it")));
+        let unpacking = unpacking.unwrap_or_else(|_| Err(Error::internal("reading a package panicked")));
         match (unpacking, fed) {
             // The tool's own reason, where it has one: the rest follows from it.
             (_, Err(error)) => Err(error),

@@ -144,14 +144,14 @@ impl Skills {
         &self,
         work: impl FnOnce(&PackageFolder) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let closed = |_| Error::internal("packages are read no more");
+        let closed = |_| Error::internal("the server ends: it reads no more packages");
         let permit = Arc::clone(&self.shared.workers).acquire_owned().await.map_err(closed)?;
         let shared = Arc::clone(&self.shared);
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             work(&shared.folder)
         });
-        done.await.unwrap_or_else(|_| Err(Error::internal("a package broke what reads it")))
+        done.await.unwrap_or_else(|_| Err(Error::internal("reading a package panicked")))
     }
 
     /// A skill that this caller may see. One that it may not see does not exist for it.

@@ -212,7 +212,7 @@ impl Transfers {
             }
             Err(error) => {
                 if let Err(left) = self.registry.destroy(id).await {
-                    tracing::error!(sandbox = %id, error = %left, "a half imported sandbox is left");
+                    tracing::error!(sandbox = %id, error = %left, "a sandbox whose import failed cannot be destroyed");
                 }
                 Err(error)
             }

@@ -187,11 +187,11 @@ impl Scope<'_> {
         let head = self.app.agents.state(self.caller, self.thread, None).await.map_err(refused)?;
         let pending = head.map(|head| head.interrupts).unwrap_or_default();
         if !words.keys().all(|id| pending.iter().any(|interrupt| interrupt.id == *id)) {
-            return Err(("no_such_interrupt", "the thread does not wait for this".into()));
+            return Err(("no_such_interrupt", "the thread waits for no answer to this interrupt".into()));
         }
         let last = self.app.agents.runs(self.caller, self.thread, None, 1, 0).await.map_err(refused)?;
         let Some(last) = last.first() else {
-            return Err(("no_such_run", "no run of this thread waits".into()));
+            return Err(("no_such_run", "no run of this thread waits for an answer".into()));
         };
         let assistant = ids::hyphenated(last.new.assistant.uuid());
         let body = self.body(&assistant, Value::Null, config, metadata).map_err(refused)?;

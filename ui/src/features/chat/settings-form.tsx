@@ -151,7 +151,7 @@ export function SettingsForm({ model, run, onClose }: Props) {
               </Select>
             )}
           </Field>
-          <Field label="Ask me before" hint="The agent waits for your word">
+          <Field label="Ask me before" hint="The agent waits for your approval">
             {(props) => (
               <Select
                 {...props}

@@ -174,7 +174,7 @@ fn a_question_that_waits_is_asked_again() {
     let mut person = Person::sits(&server, state.path(), &["--approve", "all"]);
     person.says("the answer?");
     person.until("create_session");
-    person.until("may it?");
+    person.until("approve it?");
     // It leaves without a decision.
     person.says("\u{4}");
     assert!(person.child.wait().unwrap().success(), "{}", person.screen());
@@ -185,10 +185,10 @@ fn a_question_that_waits_is_asked_again() {
     let mut person = Person::sits(&server, state.path(), &[]);
     person.until("waits for your decision");
     person.until("create_session");
-    person.until("may it?");
+    person.until("approve it?");
     person.says("y");
     person.until("execute_terminal");
-    person.until("may it?");
+    person.until("approve it?");
     person.says("\u{4}");
     assert!(person.child.wait().unwrap().success(), "{}", person.screen());
     drop(person);
@@ -197,7 +197,7 @@ fn a_question_that_waits_is_asked_again() {
     person.says(&format!("/threads {thread}"));
     person.until("waits for your decision");
     person.until("execute_terminal");
-    person.until("may it?");
+    person.until("approve it?");
     person.says("y");
     person.until("so the answer is 42.");
     person.leaves();
