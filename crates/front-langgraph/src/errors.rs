@@ -12,7 +12,7 @@ use axum::{
 use serde_json::json;
 use std::borrow::Cow;
 
-/// The first words of this front's paths.
+/// The first segments of this front's paths.
 const FIRST: [&str; 7] = ["assistants", "info", "ok", "runs", "settings", "store", "threads"];
 
 /// Whether a path is one that clients of this API use. Files and sessions of threads are among them; the REST front serves

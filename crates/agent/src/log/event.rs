@@ -1,4 +1,4 @@
-//! What is told of a run.
+//! The events of a run.
 
 use atoll_types::{
     Millis, RunId,
@@ -30,7 +30,7 @@ pub enum OutputStream {
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventKind {
-    /// The run is carried out, for the so-manieth time: more than 1 after a restart of the server.
+    /// An attempt to carry the run out begins. Its number is above 1 after a restart of the server.
     Started {
         /// Counted from 1.
         attempt: u32,

@@ -130,7 +130,7 @@ impl ModelFailure {
         }
     }
 
-    /// How long to wait before the same is asked again, the so-manieth time; none where that does not help.
+    /// How long to wait before the same request is sent again, by the number of earlier attempts; none where that does not help.
     pub(crate) fn retry(&self, attempt: u32) -> Option<Duration> {
         let usual = Duration::from_millis(500) * 2_u32.saturating_pow(attempt.min(6));
         match self {

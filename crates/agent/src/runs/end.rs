@@ -1,4 +1,4 @@
-//! The end of a run: written, told, and what comes after it.
+//! The end of a run: it is written, its event is sent, and the thread's next run begins.
 
 use super::dispatch::Control;
 use crate::{Agents, CancelAction, EventKind, RunOutcome, turn::TurnEnd};
@@ -33,7 +33,7 @@ impl Agents {
         let run_end =
             RunEnd { status, stopped: end.stopped, failure: end.failure.clone(), thread, at: now_ms() };
         let told = match self.store.finish_run(&new.owner, &new.thread, new.id, run_end).await {
-            // A request that cancelled it in the moment of its beginning has written and told its end.
+            // A request that cancelled it as it began has written its end and sent the event.
             Ok(false) => true,
             Ok(true) => false,
             Err(error) => {

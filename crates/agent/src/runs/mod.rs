@@ -2,7 +2,7 @@
 //! of the server.
 //!
 //! A run is a row before it is carried out, and the store decides which run of a thread is next, so two of one thread never
-//! run at once. A run's end is written before its last event is told. Dropping the task of a run, as the end of the server
+//! run at once. A run's end is written before its last event is sent. Dropping the task of a run, as the end of the server
 //! does, leaves the row running: the next start lets it wait again and goes on with it.
 
 mod dispatch;
@@ -20,7 +20,7 @@ pub(crate) use dispatch::ActiveRuns;
 use futures_util::FutureExt;
 use std::time::Duration;
 
-/// How long a request waits before it looks again for an end that it was told.
+/// How long a request waits before it reads the store again for an end whose event it has seen.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// The most runs of a thread that are looked at to end them.
 const MOST_ENDED: u32 = 1000;
@@ -58,7 +58,7 @@ impl Agents {
         let (mut follow, mut looks) = (None, 0_u32);
         loop {
             if looks > 1 {
-                // The end is written before it is told; that it cannot be read yet is an outage of the store.
+                // The end is written before its event is sent; that it cannot be read yet is an outage of the store.
                 tokio::time::sleep(BETWEEN_LOOKS).await;
             }
             looks = looks.saturating_add(1);

@@ -1,5 +1,5 @@
 //! The loop of one run: the model is asked, the tools that it asks for are called, their results go back, until it answers or
-//! a budget is used up. A checkpoint is written after every step, and before it nothing is lost that was not told as an event.
+//! a budget is used up. A checkpoint is written after every step, and what a step did before its checkpoint was sent as events.
 //!
 //! A run that goes on after a restart begins at its last checkpoint. Commands and cells have ids that derive from run and call,
 //! so they are joined; any other tool may have worked before the server ended, so it is reported as uncertain and not called

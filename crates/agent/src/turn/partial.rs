@@ -1,4 +1,4 @@
-//! What a model has said of an answer that is not whole. A run that is cancelled keeps it: the person has read it.
+//! The part of an answer that a model has streamed so far. A run that is cancelled keeps it: the person has read it.
 
 use crate::model::Delta;
 use atoll_types::conversation::{Block, FinishReason, Message, Role};

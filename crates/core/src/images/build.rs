@@ -138,7 +138,7 @@ impl Images {
         self.carry_out(caller, prepared, work).await
     }
 
-    /// The same in the background, to its end whatever the caller does. The operation ends with the build.
+    /// The same in the background: the build runs to its end even if its caller disconnects. The operation ends with the build.
     pub(super) async fn start_build(
         &self,
         caller: &Caller,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 /// The longest log that is kept.
 const LONGEST_LOG: u64 = 4 << 20;
-/// The last line of one that was longer.
+/// The last line of a log that was cut.
 const CUT: &[u8] = "\n… the log was cut\n".as_bytes();
 /// The most that a follower reads at once.
 const PIECE: usize = 64 << 10;
@@ -135,7 +135,7 @@ impl BuildLogFollow {
             }
             let Some(receiver) = &mut self.state else { return Ok(None) };
             if receiver.changed().await.is_err() {
-                // The server itself gave the build up; what is there is all.
+                // The server ended before the build did: the log has no more than this.
                 self.state = None;
             }
         }

@@ -129,7 +129,7 @@ impl Images {
         Ok(self.builds.logs.follow(build.id, self.builds.find(id).map(|running| running.log).as_ref(), at))
     }
 
-    /// Cancels a build that runs, of which nothing is left then but its record; removes the record of one that has ended.
+    /// Cancels a build that runs, and removes all but its record; removes the record of a build that has ended.
     pub async fn cancel_build(&self, caller: &Caller, id: BuildId) -> Result<()> {
         let what = OperationSpec::new(Operation::ImageCancel).with(id.uuid().to_string());
         let audited = self.operations.audited(caller, what).await?;
@@ -250,7 +250,7 @@ mod tests {
         let (id, log) = (first.id, first.build.log.clone());
         drop(first);
         assert!(builds.find(id).is_none());
-        // Followers are told the end.
+        // Followers of the log see its end.
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(log.ended());
         assert!(enter("a", Some(2)).is_ok());
     }

@@ -210,7 +210,7 @@ impl Catalogue {
         (ships && self.direct(target).is_none()).then(|| target.to_owned())
     }
 
-    /// The same, also one that is being deleted by its id.
+    /// The same; an id also finds an image that is being deleted.
     pub(crate) fn find_any(&self, text: &str) -> Option<ResolvedImage> {
         let records = self.records();
         let by_id = || Some(ResolvedImage::of(records.iter().find(|record| Some(record.id) == id_of(text))?));
@@ -296,7 +296,7 @@ impl Catalogue {
         self.records().iter().find(|record| record.id == id).cloned()
     }
 
-    /// What identifies the content of an image; none of `host`, and of one that is gone.
+    /// What identifies the content of an image; `host` and an image that is gone have none.
     pub(crate) fn digest(&self, image: &ImageName) -> Option<String> {
         self.record(image).map(|record| record.digest.clone())
     }

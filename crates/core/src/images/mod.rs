@@ -138,7 +138,7 @@ fn event(caller: &Caller, record: &ImageRecord, kind: EventKind) -> NewEvent {
     new_event(&caller.owner, None, kind, None, &data)
 }
 
-/// What an image has of what a part of an alias's name speaks of, by the package that brings it.
+/// What a part of an alias's name promises, and the package whose version keeps the promise.
 const PROMISES: &[(&str, &str, &str)] =
     &[("python", "Python", "python3"), ("node", "Node.js", "nodejs"), ("r", "R", "r-base-core")];
 

@@ -198,7 +198,7 @@ impl Images {
     }
 
     /// What an image may hold that an ordinary key has pulled. Images belong to no owner's plan, so together those that no
-    /// admin approved have a limit; of one that is being pulled, all that it may hold counts.
+    /// admin approved have a limit; an image that is being pulled counts with the most that it may hold.
     fn left_for_pulls(&self, running: &[BuildRecord]) -> Result<u64> {
         let settings = self.live_settings.now();
         let records = self.catalogue.records();

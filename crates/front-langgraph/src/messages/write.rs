@@ -110,7 +110,7 @@ pub(crate) fn write_message(message: &Message) -> Value {
     written
 }
 
-/// What a tool showed, beside what the model was told.
+/// What a tool showed the person, beside the result that the model got.
 fn pictures(result: &ToolResult) -> Value {
     if result.pictures.is_empty() {
         return Value::Null;

@@ -87,7 +87,7 @@ pub(crate) struct RunRenderer {
     /// The checkpoint that the present step began from; its id names the step's task.
     task: String,
     pending: Option<PendingMessage>,
-    /// Messages that were told whole, by their ids.
+    /// Messages that were sent whole, by their ids.
     complete: HashMap<String, Arc<Message>>,
     begun: bool,
     /// The arguments of calls that run, for the events that tell them with the result.
@@ -117,7 +117,7 @@ impl RunRenderer {
             if let EventKind::ToolStarted { call } = &event.kind {
                 self.inputs.insert(call.id.clone(), call.arguments.clone());
             }
-            // Before the others: a piece of a message comes last, because only it must not be told twice.
+            // Before the others: a piece of a message comes last, because it alone must not be sent twice.
             events.splice(0..0, self.runnable_event(event));
         }
         events
@@ -309,7 +309,7 @@ impl RunRenderer {
         self.grown("".into(), json!([chunk]))
     }
 
-    /// The events of a message that grew. The piece comes last: only it must not be told twice.
+    /// The events of a message that grew. The piece comes last: it alone must not be sent twice.
     fn grown(&mut self, content: Value, calls: Value) -> Vec<WireEvent> {
         let is_due = self.pending.as_mut().is_some_and(PendingMessage::is_due);
         let Some(pending) = &self.pending else { return Vec::new() };
