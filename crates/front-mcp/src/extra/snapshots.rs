@@ -1,19 +1,109 @@
-//! What else is done with kept files: comparing them with those of now or of another snapshot, and deleting them.
+//! Snapshots of a session's files: making, listing and labelling them, returning to one, comparing it with the files of now or
+//! with another one, and deleting it.
 
-use super::{Extra, ExtraTool, SnapshotReply, json_of, nothing, schema};
+use super::{Extra, ExtraTool, json_of, nothing, schema};
 use crate::tools::tool;
+use atoll_core::{NewSnapshot, RollbackOptions};
 use atoll_tool_sessions::{
     Hints, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
 use atoll_types::{
-    Error, ErrorCode, Result, SnapshotId,
+    Error, ErrorCode, Result, SnapshotId, SnapshotQuery, SnapshotRecord,
     files::{FileAction, FileChange},
 };
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// What create_snapshot wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CreateSnapshot {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// What to call it.
+    label: Option<String>,
+    /// Whether the variables of the session's Python code are kept too; false where left out.
+    #[serde(default)]
+    kernels: bool,
+}
+
+/// What list_snapshots wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ListSnapshots {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// How many of the newest to leave out; `next_offset` of the answer before, to read on.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// What roll_back wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct RollBack {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// The snapshot, as create_snapshot or list_snapshots returned it.
+    snapshot_id: String,
+    /// Whether the variables that were kept with the snapshot come back too; false where left out, and variables are lost.
+    #[serde(default)]
+    kernels: bool,
+    /// Whether the files as they are now are kept in a snapshot first; true where left out.
+    keep_before: Option<bool>,
+}
+
+/// A session's files as they were.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SnapshotInfo {
+    /// What roll_back wants.
+    snapshot_id: String,
+    label: Option<String>,
+    /// manual, automatic or before_rollback.
+    kind: String,
+    /// When it was made, in milliseconds since 1970.
+    created_at: i64,
+    /// Whether it has variables too, and not files alone.
+    kernels: bool,
+}
+
+impl From<SnapshotRecord> for SnapshotInfo {
+    fn from(record: SnapshotRecord) -> Self {
+        let SnapshotRecord { id, label, kind, created_at, kernels, .. } = record;
+        let (snapshot_id, kernels) = (id.to_string(), kernels.is_some());
+        Self { snapshot_id, label, kind: kind.as_str().to_owned(), created_at, kernels }
+    }
+}
+
+/// A snapshot that was made.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SnapshotReply {
+    success: bool,
+    snapshot: SnapshotInfo,
+}
+
+/// The snapshots of a session.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SnapshotList {
+    success: bool,
+    /// The newest first, 50 at most.
+    snapshots: Vec<SnapshotInfo>,
+    /// How many there are.
+    total: u64,
+    /// Where to read on; null at the end.
+    next_offset: Option<u64>,
+}
+
+/// A session that was rolled back.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RollbackReply {
+    success: bool,
+    /// The snapshot of the files as they were before, if one was wanted.
+    before: Option<SnapshotInfo>,
+}
+
+/// The most snapshots in one answer.
+const MOST_SNAPSHOTS: u32 = 50;
 
 /// What delete_snapshot wants.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -75,6 +165,24 @@ struct SnapshotDiff {
 /// The most files in one answer.
 const MOST_FILES: usize = 500;
 
+impl Checked for CreateSnapshot {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.session_id, "session_id").into_iter().collect()
+    }
+}
+
+impl Checked for ListSnapshots {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.session_id, "session_id").into_iter().collect()
+    }
+}
+
+impl Checked for RollBack {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.snapshot_id, "snapshot_id").into_iter().collect()
+    }
+}
+
 impl Checked for DeleteSnapshot {
     fn wrongs(&self) -> Vec<InputProblem> {
         nothing(&self.snapshot_id, "snapshot_id").into_iter().collect()
@@ -94,7 +202,7 @@ impl Checked for DiffSnapshot {
 }
 
 /// The id that a text is; an error as of one that there is not.
-pub(super) fn snapshot_of(text: &str) -> Result<SnapshotId> {
+fn snapshot_of(text: &str) -> Result<SnapshotId> {
     let missing = || Error::new(ErrorCode::NotFound, "there is no snapshot with this id in this session");
     text.parse().map_err(|_| missing())
 }
@@ -107,6 +215,44 @@ fn name_of(action: FileAction) -> &'static str {
     }
 }
 
+/// Those that every session with snapshots needs.
+pub(super) fn tools_to_keep(plain: Hints) -> Vec<Tool> {
+    let looks = Hints { read_only: true, idempotent: true, ..plain };
+    let ends = Hints { destructive: true, idempotent: true, ..plain };
+    let keep = "Keeps the files of a session as they are, so that roll_back can return to them. Variables of Python code are \
+                kept too with `kernels`, until the session's container ends.";
+    let kept = "Lists the snapshots of a session, the newest first.";
+    let back = "Makes the files of a session what they were at a snapshot. Commands and code that run end, and variables are \
+                lost, unless they were kept with the snapshot and `kernels` is true. The files as they were before are kept in a snapshot, which the answer names, unless `keep_before` is false.";
+    vec![
+        tool(
+            ExtraTool::CreateSnapshot.as_str(),
+            "Keep the files as they are",
+            keep,
+            schema::<CreateSnapshot>(),
+            schema::<SnapshotReply>(),
+            plain,
+        ),
+        tool(
+            ExtraTool::ListSnapshots.as_str(),
+            "List kept files",
+            kept,
+            schema::<ListSnapshots>(),
+            schema::<SnapshotList>(),
+            looks,
+        ),
+        tool(
+            ExtraTool::RollBack.as_str(),
+            "Return to kept files",
+            back,
+            schema::<RollBack>(),
+            schema::<RollbackReply>(),
+            ends,
+        ),
+    ]
+}
+
+/// The others.
 pub(super) fn tools(plain: Hints) -> Vec<Tool> {
     let looks = Hints { read_only: true, idempotent: true, ..plain };
     let ends = Hints { destructive: true, ..plain };
@@ -142,6 +288,52 @@ pub(super) fn tools(plain: Hints) -> Vec<Tool> {
 }
 
 impl Extra {
+    pub(super) async fn create_snapshot(
+        &self,
+        who: &ToolCaller,
+        arguments: Value,
+    ) -> Result<ToolReply, Vec<InputProblem>> {
+        let CreateSnapshot { session_id, label, kernels } = parse(arguments)?;
+        let new = NewSnapshot { label, kernels };
+        let work = |sandbox| async move {
+            let made = self.core.snapshots.create(&who.caller, sandbox, new).await?;
+            json_of(&SnapshotReply { success: true, snapshot: made.into() })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    pub(super) async fn list_snapshots(
+        &self,
+        who: &ToolCaller,
+        arguments: Value,
+    ) -> Result<ToolReply, Vec<InputProblem>> {
+        let ListSnapshots { session_id, offset } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let query = SnapshotQuery { sandbox, offset, limit: MOST_SNAPSHOTS };
+            let page = self.core.snapshots.list(&who.caller, query).await?;
+            let snapshots: Vec<_> = page.items.into_iter().map(SnapshotInfo::from).collect();
+            let next = offset.saturating_add(snapshots.len() as u64);
+            let next_offset = (!snapshots.is_empty() && next < page.total).then_some(next);
+            json_of(&SnapshotList { success: true, snapshots, total: page.total, next_offset })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    pub(super) async fn roll_back(
+        &self,
+        who: &ToolCaller,
+        arguments: Value,
+    ) -> Result<ToolReply, Vec<InputProblem>> {
+        let RollBack { session_id, snapshot_id, kernels, keep_before } = parse(arguments)?;
+        let options = RollbackOptions { kernels, keep_before: keep_before.unwrap_or(true) };
+        let work = |sandbox| async move {
+            let to = snapshot_of(&snapshot_id)?;
+            let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to, options).await?;
+            json_of(&RollbackReply { success: true, before: rolled.before.map(SnapshotInfo::from) })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
     pub(super) async fn diff_snapshot(
         &self,
         who: &ToolCaller,
