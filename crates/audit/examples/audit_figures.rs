@@ -7,6 +7,7 @@ use atoll_store::{
     Audits, Begin, Detail, End, FileChanged, KeyId, OperationId, OperationQuery, Outcome, SandboxId,
 };
 use atoll_store_sqlite::SqliteStore;
+use atoll_types::files::FileAction;
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -77,7 +78,7 @@ fn end(number: u64, output: &atoll_store::Output) -> End {
         stdout: Some(output.clone()),
         files: vec![FileChanged {
             path: "results/output.txt".into(),
-            action: "created".into(),
+            action: FileAction::Created,
             size: Some(5),
         }],
         ..End::new(outcome, dice % 100_000)

@@ -3,13 +3,14 @@
 use crate::fixture::{Folder, done, exec, faulty, sound};
 use atoll_audit::FaultKind::Projection;
 use atoll_store::{Audits, Begin, End, FileChanged, FileHistoryQuery, SandboxId};
+use atoll_types::files::FileAction;
 
 /// Rows 2 and 3 name a file, 4 and 5 change more than they name.
 async fn filled(folder: &Folder, sandbox: SandboxId) {
     let trail = folder.open().await;
     for (line, count) in [("touch a", 1), ("npm install", 700)] {
         let begin = Begin { sandbox: Some(sandbox), ..exec(line) };
-        let files = vec![FileChanged { path: "a".into(), action: "created".into(), size: Some(0) }];
+        let files = vec![FileChanged { path: "a".into(), action: FileAction::Created, size: Some(0) }];
         let files = if count == 1 { files } else { Vec::new() };
         let operation = trail.ledger.start(begin).await.unwrap();
         operation.end(End { files, files_count: count, ..done() }, vec![], vec![]).await.unwrap();

@@ -155,14 +155,9 @@ impl OutputAudit {
 
 /// Says in an end which files were changed. A path that held a secret names its file no more.
 pub(crate) fn enter_files(end: &mut End, changed: &Changed, redactor: &Redactor) {
-    let action = |action| match action {
-        FileAction::Created => "created",
-        FileAction::Modified => "modified",
-        FileAction::Deleted => "deleted",
-    };
     let file = |f: &atoll_provider::FileChange| FileChanged {
         path: redactor.text(&f.path),
-        action: action(f.action).to_owned(),
+        action: f.action,
         size: (f.action != FileAction::Deleted).then_some(f.size_bytes),
     };
     end.files = changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect();

@@ -59,12 +59,7 @@ impl FileItem {
     fn new(path: String, entry: Entry) -> Self {
         let Entry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
         let is_directory = kind == EntryKind::Directory;
-        let kind = match kind {
-            EntryKind::File => "file",
-            EntryKind::Directory => "directory",
-            EntryKind::Symlink => "symlink",
-            EntryKind::Other => "other",
-        };
+        let kind = kind.as_str();
         let modified_at = rfc3339(modified_unix_ns.div_euclid(1_000_000));
         let mode = format!("{mode:04o}");
         Self { name, path, kind, size, is_directory, mode, uid, gid, modified_at, target }

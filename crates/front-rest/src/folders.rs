@@ -7,11 +7,9 @@ use crate::{
     parse::{Params, Raw, json, sandbox_id},
 };
 use atoll_core::{Archive, Findings, HeldAnswer, Matches, WatchStream};
-use atoll_guest_tools::{
-    EntryKind, EventKind, Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
-};
+use atoll_guest_tools::{Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent};
 use atoll_http::{ChangedNothing, Failure, Who, event_stream, keep_alive};
-use atoll_types::{Error, sse, time::rfc3339};
+use atoll_types::{Error, files::EntryKind, sse, time::rfc3339};
 use axum::{
     Extension, Json,
     body::Body,
@@ -97,20 +95,11 @@ pub(crate) struct FoundItem {
     modified_at: String,
 }
 
-fn kind_name(kind: EntryKind) -> &'static str {
-    match kind {
-        EntryKind::File => "file",
-        EntryKind::Directory => "directory",
-        EntryKind::Symlink => "symlink",
-        EntryKind::Other => "other",
-    }
-}
-
 impl From<Found> for FoundItem {
     fn from(found: Found) -> Self {
         let Found { path, kind, size, mode, modified } = found;
         let modified_at = rfc3339(modified);
-        Self { path, kind: kind_name(kind), size, mode: format!("{mode:04o}"), modified_at }
+        Self { path, kind: kind.as_str(), size, mode: format!("{mode:04o}"), modified_at }
     }
 }
 
@@ -374,16 +363,8 @@ pub(crate) struct WatchItem {
 impl From<WatchEvent> for WatchItem {
     fn from(happened: WatchEvent) -> Self {
         let WatchEvent { event, path, to, kind } = happened;
-        let event = match event {
-            EventKind::Ready => "ready",
-            EventKind::Created => "created",
-            EventKind::Modified => "modified",
-            EventKind::Deleted => "deleted",
-            EventKind::Renamed => "renamed",
-            EventKind::Overflow => "overflow",
-            EventKind::Limit => "limit",
-        };
-        Self { event, path, to, kind: kind.map(kind_name), code: None, message: None }
+        let kind = kind.map(EntryKind::as_str);
+        Self { event: event.as_str(), path, to, kind, code: None, message: None }
     }
 }
 

@@ -8,6 +8,7 @@ use atoll_core::{FileHistory, FileHistoryEntry};
 use atoll_http::{Failure, Who};
 use atoll_types::{
     audit::{Begin, Detail, OperationRow},
+    files::FileAction,
     time::rfc3339,
 };
 use axum::{
@@ -50,7 +51,7 @@ pub(crate) struct FileHistoryItem {
     /// When the operation had ended.
     at: String,
     /// created, modified, deleted or unknown.
-    action: String,
+    action: &'static str,
     /// Of the file afterwards, where that is known.
     size: Option<u64>,
     operation_id: Option<Uuid>,
@@ -72,7 +73,7 @@ impl From<FileHistoryEntry> for FileHistoryItem {
         let FileHistoryEntry { at, action, size, operation } = entry;
         let mut item = Self {
             at: rfc3339(at),
-            action: action.unwrap_or_else(|| "unknown".to_owned()),
+            action: action.map_or("unknown", FileAction::as_str),
             size,
             operation_id: None,
             kind: None,

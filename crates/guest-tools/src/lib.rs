@@ -21,14 +21,15 @@ mod shapes;
 #[cfg(feature = "archive")]
 mod walk;
 
+pub use atoll_types::files::EntryKind;
 pub use image_shapes::{
     AppliedLayer, ApplyLayer, ArchiveKind, Compression, DEEPEST_ENTRY, ID_LIMIT, ImageLimits, LONGEST_ENTRY,
     LONGEST_IMAGE_ANSWER, LONGEST_NAME, LeftOut, MOST_IMAGE_BYTES, MOST_IMAGE_ENTRIES, MOST_LAYERS,
     MOST_RATIO, PackImage, PackedLayer, RATIO_FREE, UnpackImage, UnpackedImage,
 };
 pub use shapes::{
-    End, EntryKind, EventKind, ExportFolder, ExportFolders, ExportSnapshots, Find, FindLine, Found, Grep,
-    GrepLine, ImportFolders, KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN,
-    MOST_CONTEXT, MOST_FOUND, MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
+    End, ExportFolder, ExportFolders, ExportSnapshots, Find, FindLine, Found, Grep, GrepLine, ImportFolders,
+    KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND,
+    MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent, WatchEventKind,
     checked_path, path_pattern, relative_pattern,
 };

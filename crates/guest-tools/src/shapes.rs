@@ -1,7 +1,7 @@
 //! Requests and answers, as JSON. The host checks a request before it sends it, and the tool checks it again; an
 //! answer is one line for each result, and the host trusts none of it.
 
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::EntryKind, names};
 use serde::{Deserialize, Serialize};
 
 /// The longest path.
@@ -46,16 +46,6 @@ pub enum KindFilter {
     Symlink,
     #[default]
     Any,
-}
-
-/// The type of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
 }
 
 /// Entries of a folder and all below it.
@@ -284,32 +274,32 @@ pub struct Unpacked {
     pub bytes: u64,
 }
 
-/// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// Everything is watched from here on.
-    Ready,
-    /// It did not exist before.
-    Created,
-    /// Its bytes changed.
-    Modified,
-    /// It no longer exists.
-    Deleted,
-    /// It was renamed to `to`.
-    Renamed,
-    /// More happened than could be reported; the client must list the folder again.
-    Overflow,
-    /// This folder, and perhaps others, cannot be watched: there are too many.
-    Limit,
-}
+names!(
+    /// What happened.
+    WatchEventKind {
+        /// Everything is watched from here on.
+        Ready = "ready",
+        /// It did not exist before.
+        Created = "created",
+        /// Its bytes changed.
+        Modified = "modified",
+        /// It no longer exists.
+        Deleted = "deleted",
+        /// It was renamed to `to`.
+        Renamed = "renamed",
+        /// More happened than could be reported; the client must list the folder again.
+        Overflow = "overflow",
+        /// This folder, and perhaps others, cannot be watched: there are too many.
+        Limit = "limit",
+    }
+);
 
 /// A line of watch's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchEvent {
     /// What happened.
-    pub event: EventKind,
+    pub event: WatchEventKind,
     /// To what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,

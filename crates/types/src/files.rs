@@ -1,5 +1,6 @@
 //! Files of a sandbox, and what came of them.
 
+use crate::names;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,14 +36,19 @@ pub fn is_kernels_own(kind: u64) -> bool {
 /// What helps where a write meets a file that the sandbox's user may not write, in the words of the HTTP API.
 pub const READ_ONLY_REMEDY: &str = "overwrite=force replaces it";
 
-/// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
-}
+names!(
+    /// What a name stands for.
+    EntryKind {
+        /// A file.
+        File = "file",
+        /// A folder.
+        Directory = "directory",
+        /// A symbolic link.
+        Symlink = "symlink",
+        /// A device, FIFO or socket.
+        Other = "other",
+    }
+);
 
 /// A file, folder or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,17 +86,17 @@ pub struct WriteOptions {
     pub force: bool,
 }
 
-/// What came of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileAction {
-    /// It was not there.
-    Created,
-    /// It is another than it was.
-    Modified,
-    /// It is not there any more.
-    Deleted,
-}
+names!(
+    /// What came of a file.
+    FileAction {
+        /// It was not there.
+        Created = "created",
+        /// It is another than it was.
+        Modified = "modified",
+        /// It is not there any more.
+        Deleted = "deleted",
+    }
+);
 
 impl FileAction {
     /// Two things that happened to one file, as one; none when nothing is left of them.

@@ -7,6 +7,7 @@ use atoll_store::{
     Begin, Detail, End, FileChanged, KeyId, NewEvent, OperationId, Outcome, Output, Problem, SandboxId,
 };
 use atoll_store_sqlite::SqliteStore;
+use atoll_types::files::FileAction;
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{fs, process::Command, sync::Arc};
@@ -116,7 +117,7 @@ async fn some(trail: Trail, (one, two): (SandboxId, SandboxId)) -> Vec<Operation
         peak_memory: Some(4096),
         stdout: output(&long),
         stderr: output(&[0xff, 0, 1]),
-        files: vec![FileChanged { path: "a.txt".into(), action: "created".into(), size: Some(3) }],
+        files: vec![FileChanged { path: "a.txt".into(), action: FileAction::Created, size: Some(3) }],
         files_count: 7,
         bytes: Some(11),
         ..End::new(Outcome::Ok, 2500).because(Problem { code: "timeout".into(), message: "late".into() })

@@ -4,16 +4,15 @@
 use super::checked;
 use crate::{Caller, Files, changes::observed};
 use atoll_store::{FileChanged, FileHistoryQuery, Millis, OPERATIONS_PER_PAGE, OperationRow, SandboxId};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::FileAction};
 
 /// One change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHistoryEntry {
     /// When the operation had ended, which is when the change was recorded.
     pub at: Millis,
-    /// `created`, `modified` or `deleted`; none where the operation changed files that its row does not name,
-    /// and this one may be among them.
-    pub action: Option<String>,
+    /// None where the operation changed files that its row does not name, and this one may be among them.
+    pub action: Option<FileAction>,
     /// The file's size afterwards, where that is known.
     pub size: Option<u64>,
     /// The operation, where the caller may see it: an admin's in a sandbox of another owner it may not.

@@ -7,6 +7,7 @@ use atoll_tool_sessions::{
     Hints, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
+use atoll_types::files::FileAction;
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ struct HistoryEntry {
     /// When what made it had ended, in milliseconds since 1970.
     at: i64,
     /// created, modified, deleted, or unknown where more files were changed than are recorded.
-    action: String,
+    action: &'static str,
     /// Its size afterwards, where that is known.
     size_bytes: Option<u64>,
     /// What made it, such as exec, kernel.execute or file.write; null where that is another owner's.
@@ -42,7 +43,7 @@ impl From<FileHistoryEntry> for HistoryEntry {
     fn from(entry: FileHistoryEntry) -> Self {
         let FileHistoryEntry { at, action, size, operation } = entry;
         let (made_by, detail) = operation.map(|of| (of.begin.kind, of.begin.detail.text)).unzip();
-        Self { at, action: action.unwrap_or_else(|| "unknown".to_owned()), size_bytes: size, made_by, detail }
+        Self { at, action: action.map_or("unknown", FileAction::as_str), size_bytes: size, made_by, detail }
     }
 }
 

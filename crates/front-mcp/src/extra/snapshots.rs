@@ -8,10 +8,7 @@ use atoll_tool_sessions::{
     Hints, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
-use atoll_types::{
-    Error, ErrorCode, Result, SnapshotId, SnapshotQuery, SnapshotRecord,
-    files::{FileAction, FileChange},
-};
+use atoll_types::{Error, ErrorCode, Result, SnapshotId, SnapshotQuery, SnapshotRecord, files::FileChange};
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,7 +144,7 @@ struct SnapshotGone {
 struct DifferentFile {
     path: String,
     /// created, modified or deleted.
-    action: String,
+    action: &'static str,
     /// Its size afterwards; 0 of one that was deleted.
     size_bytes: u64,
 }
@@ -205,14 +202,6 @@ impl Checked for DiffSnapshot {
 fn snapshot_of(text: &str) -> Result<SnapshotId> {
     let missing = || Error::new(ErrorCode::NotFound, "there is no snapshot with this id in this session");
     text.parse().map_err(|_| missing())
-}
-
-fn name_of(action: FileAction) -> &'static str {
-    match action {
-        FileAction::Created => "created",
-        FileAction::Modified => "modified",
-        FileAction::Deleted => "deleted",
-    }
 }
 
 /// Those that every session with snapshots needs.
@@ -347,7 +336,7 @@ impl Extra {
             let truncated = changed.truncated || changed.files.len() > MOST_FILES;
             let file = |file: FileChange| DifferentFile {
                 path: file.path,
-                action: name_of(file.action).to_owned(),
+                action: file.action.as_str(),
                 size_bytes: file.size_bytes,
             };
             let files = changed.files.into_iter().take(MOST_FILES).map(file).collect();

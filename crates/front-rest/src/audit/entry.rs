@@ -97,7 +97,7 @@ pub(crate) struct AuditStream {
 pub(crate) struct AuditFile {
     path: String,
     /// created, modified or deleted.
-    action: String,
+    action: &'static str,
     /// Afterwards; none where it was deleted.
     size: Option<u64>,
 }
@@ -133,7 +133,7 @@ impl From<OperationEnd> for AuditEnd {
             files_truncated,
             bytes,
         } = facts;
-        let file = |FileChanged { path, action, size }| AuditFile { path, action, size };
+        let file = |FileChanged { path, action, size }| AuditFile { path, action: action.as_str(), size };
         Self {
             at: rfc3339(at),
             outcome: outcome.as_str(),

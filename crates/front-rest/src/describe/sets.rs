@@ -4,7 +4,9 @@
 use atoll_core::{Language, image_specs::PackageManager};
 use atoll_types::{
     ActivityKind, AutoSnapshot, BuildState, ImageOrigin, Profile, Scope, SkillSource, SnapshotKind, SortBy,
-    Status, Tier, audit::Outcome,
+    Status, Tier,
+    audit::Outcome,
+    files::{EntryKind, FileAction},
 };
 use serde_json::{Map, Value, json};
 
@@ -37,7 +39,7 @@ fn verdicts() -> Vec<&'static str> {
 }
 
 fn changes() -> Vec<&'static str> {
-    vec!["created", "modified", "deleted"]
+    FileAction::ALL.iter().map(|action| action.as_str()).collect()
 }
 
 fn auto_snapshots() -> Vec<&'static str> {
@@ -53,7 +55,7 @@ fn skill_sources() -> Vec<&'static str> {
 }
 
 fn entries() -> Vec<&'static str> {
-    vec!["file", "directory", "symlink", "other"]
+    EntryKind::ALL.iter().map(|kind| kind.as_str()).collect()
 }
 
 /// By schema and property.

@@ -4,7 +4,7 @@ use super::encode::json_pieces;
 use crate::shapes::{Map, Variables};
 use atoll_core::{ExecCommand, ExecOutcome};
 use atoll_http::Rendered;
-use atoll_types::files::{Changed, FileAction, FileChange};
+use atoll_types::files::{Changed, FileChange};
 use axum::{
     body::Body,
     http::{StatusCode, header},
@@ -126,12 +126,7 @@ pub(crate) struct ChangedFile {
 impl From<FileChange> for ChangedFile {
     fn from(change: FileChange) -> Self {
         let FileChange { path, action, size_bytes } = change;
-        let action = match action {
-            FileAction::Created => "created",
-            FileAction::Modified => "modified",
-            FileAction::Deleted => "deleted",
-        };
-        Self { path, action, size_bytes }
+        Self { path, action: action.as_str(), size_bytes }
     }
 }
 

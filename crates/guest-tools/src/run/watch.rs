@@ -10,7 +10,7 @@ use super::{
     place::{absolute, open, told},
 };
 use crate::{
-    EntryKind, EventKind, Watch, WatchEvent,
+    EntryKind, Watch, WatchEvent, WatchEventKind,
     errno::{code, on_path, text},
 };
 use atoll_types::{Error, Result};
@@ -87,7 +87,7 @@ fn watch(
     };
     watcher.add(b"").map_err(|e| on_path(e, "path"))?;
     watcher.enter(b"", false)?;
-    watcher.queue(EventKind::Ready, None, None, None)?;
+    watcher.queue(WatchEventKind::Ready, None, None, None)?;
     watcher.follow(stdin)
 }
 
@@ -213,7 +213,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
     fn happened(&mut self, wd: i32, flags: ReadFlags, cookie: u32, name: Option<Vec<u8>>) -> Result<()> {
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             self.settle()?;
-            self.queue(EventKind::Overflow, None, None, None)?;
+            self.queue(WatchEventKind::Overflow, None, None, None)?;
             return self.enter(b"", false);
         }
         if flags.contains(ReadFlags::IGNORED) {
@@ -226,7 +226,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
             if flags.intersects(gone) && folder.is_empty() {
                 self.settle()?;
                 self.over = true;
-                return self.queue(EventKind::Deleted, Some(b""), None, Some(EntryKind::Directory));
+                return self.queue(WatchEventKind::Deleted, Some(b""), None, Some(EntryKind::Directory));
             }
             return Ok(());
         };
@@ -260,7 +260,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         } else if flags.contains(ReadFlags::DELETE) {
             self.found.remove(&path);
             self.modified.remove(&path);
-            self.queue(EventKind::Deleted, Some(&path), None, Some(kind))?;
+            self.queue(WatchEventKind::Deleted, Some(&path), None, Some(kind))?;
         } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) && !self.found.remove(&path) {
             self.created(&path, kind)?;
         }
@@ -269,7 +269,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
 
     fn created(&mut self, path: &[u8], kind: EntryKind) -> Result<()> {
         let seen = self.kind(path).unwrap_or(kind);
-        self.queue(EventKind::Created, Some(path), None, Some(seen))?;
+        self.queue(WatchEventKind::Created, Some(path), None, Some(seen))?;
         if kind == EntryKind::Directory { self.enter(path, true) } else { Ok(()) }
     }
 
@@ -277,7 +277,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         self.found.remove(to);
         let kind = if is_folder { EntryKind::Directory } else { EntryKind::File };
         let kind = self.kind(to).unwrap_or(kind);
-        self.queue(EventKind::Renamed, Some(from), Some(to), Some(kind))?;
+        self.queue(WatchEventKind::Renamed, Some(from), Some(to), Some(kind))?;
         if !is_folder || !self.recursive {
             return Ok(());
         }
@@ -298,7 +298,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
     fn settle(&mut self) -> Result<()> {
         self.since = None;
         for path in std::mem::take(&mut self.modified) {
-            self.queue(EventKind::Modified, Some(&path), None, self.kind(&path))?;
+            self.queue(WatchEventKind::Modified, Some(&path), None, self.kind(&path))?;
         }
         for half in std::mem::take(&mut self.moves) {
             self.left(&half)?;
@@ -310,7 +310,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         if !self.modified.remove(path) {
             return Ok(());
         }
-        self.queue(EventKind::Modified, Some(path), None, Some(EntryKind::File))
+        self.queue(WatchEventKind::Modified, Some(path), None, Some(EntryKind::File))
     }
 
     /// An event for a name that a pending move has left: the move is reported first.
@@ -337,7 +337,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
                 let _ = inotify::remove_watch(&self.inotify, wd);
             }
         }
-        self.queue(EventKind::Deleted, Some(&half.path), None, Some(half.kind))
+        self.queue(WatchEventKind::Deleted, Some(&half.path), None, Some(half.kind))
     }
 
     fn whole(&self, path: &[u8]) -> Vec<u8> {
@@ -379,7 +379,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
                 let path = join(&path, name);
                 let Some(kind) = self.kind(&path) else { continue };
                 if new && (kind == EntryKind::Directory || !is_unfinished(&path)) {
-                    self.queue(EventKind::Created, Some(&path), None, Some(kind))?;
+                    self.queue(WatchEventKind::Created, Some(&path), None, Some(kind))?;
                     if self.found.len() < MOST_REMEMBERED {
                         self.found.insert(path.clone());
                     }
@@ -396,12 +396,12 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         if std::mem::replace(&mut self.limited, true) {
             return Ok(());
         }
-        self.queue(EventKind::Limit, Some(path), None, Some(EntryKind::Directory))
+        self.queue(WatchEventKind::Limit, Some(path), None, Some(EntryKind::Directory))
     }
 
     fn queue(
         &mut self,
-        event: EventKind,
+        event: WatchEventKind,
         path: Option<&[u8]>,
         to: Option<&[u8]>,
         kind: Option<EntryKind>,

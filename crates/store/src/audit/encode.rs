@@ -139,6 +139,7 @@ impl Decoded {
 mod tests {
     use super::*;
     use crate::{Detail, Evidence, FileChanged, KeyId, Mac, NoteKind, Outcome, Problem, SandboxId, Sha256};
+    use atoll_types::files::FileAction;
     use proptest::{collection::vec, option, prelude::*, sample::select};
 
     fn output() -> impl Strategy<Value = Output> {
@@ -174,7 +175,7 @@ mod tests {
             figures: (u64, Option<u64>, Option<u64>, Option<u64>), stdout in option::of(output()),
             stderr in option::of(output()), files in vec(".{0,9}", 0..3),
         ) -> Facts {
-            let file = |path| FileChanged { path, action: "created".into(), size: figures.1 };
+            let file = |path| FileChanged { path, action: FileAction::Created, size: figures.1 };
             Facts::End(Box::new(End {
                 outcome, error: message.map(|message| Problem { code: "x".into(), message }), exit_code,
                 signal: exit_code, duration_us: figures.0, cpu_us: figures.1, peak_memory: figures.2, stdout, stderr,
@@ -238,7 +239,7 @@ mod tests {
                 detail: Detail { text: long.clone(), length: 1 }, directory: Some(long.clone()),
                 variables: vec![long.clone(); many.min(300)], extra, ..Begin::default()
             };
-            let file = FileChanged { path: long.clone(), action: long.clone(), size: Some(u64::MAX) };
+            let file = FileChanged { path: long.clone(), action: FileAction::Created, size: Some(u64::MAX) };
             let end = End { files: vec![file; many], ..End::new(Outcome::Failed, 1) }
                 .because(Problem { code: long.clone(), message: long.clone() });
             let (begin, end) = (begin.kept(), end.kept());

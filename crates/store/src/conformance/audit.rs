@@ -7,6 +7,7 @@ use crate::{
     NewEvent, Note, NoteKind, OpenOperation, OperationEnd, OperationId, OperationQuery, OperationRow,
     Outcome, Output, Part, Problem, Projection, RawRow, SandboxId, Sha256, StoreError, Thing,
 };
+use atoll_types::files::FileAction;
 use std::collections::BTreeMap;
 
 /// A row with its sequence number. Its MAC is made up: no store checks it.
@@ -77,7 +78,7 @@ fn full_end() -> End {
         peak_memory: Some(6),
         stdout: Some(output((0..=255).collect(), Some(Sha256([9; 32])))),
         stderr: Some(output(vec![1; 70_000], None)),
-        files: vec![FileChanged { path: "a/b".into(), action: "created".into(), size: Some(5) }],
+        files: vec![FileChanged { path: "a/b".into(), action: FileAction::Created, size: Some(5) }],
         files_count: 700,
         files_truncated: true,
         bytes: Some(8),

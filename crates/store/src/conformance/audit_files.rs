@@ -9,9 +9,11 @@ use crate::{
     Begin, Checkpoint, End, Facts, FileChanged, FileHistoryQuery, Mac, OperationId, OperationRow, Outcome,
     SandboxId,
 };
+use atoll_types::files::FileAction;
 
 fn changed(files: &[&str], count: u64) -> End {
-    let file = |path: &&str| FileChanged { path: (*path).into(), action: "modified".into(), size: Some(1) };
+    let file =
+        |path: &&str| FileChanged { path: (*path).into(), action: FileAction::Modified, size: Some(1) };
     let files = files.iter().map(file).collect();
     End { files, files_count: count, ..End::new(Outcome::Ok, 1) }
 }

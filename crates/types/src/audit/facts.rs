@@ -2,7 +2,7 @@
 //! field is optional, and left out where it is not set: older rows keep their bytes.
 
 use super::{Mac, Sha256};
-use crate::{KeyId, Millis, SandboxId, names, text::cut};
+use crate::{KeyId, Millis, SandboxId, files::FileAction, names, text::cut};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,8 +209,8 @@ pub struct Output {
 pub struct FileChanged {
     /// Where.
     pub path: String,
-    /// How: `created`, `modified` or `deleted`.
-    pub action: String,
+    /// How.
+    pub action: FileAction,
     /// Its size afterwards; none where it was deleted, and in rows of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
@@ -305,9 +305,8 @@ impl End {
         }
         self.files_count = self.files_count.max(self.files.len() as u64);
         self.files.truncate(FILES_KEPT);
-        for FileChanged { path, action, size: _ } in &mut self.files {
+        for FileChanged { path, action: _, size: _ } in &mut self.files {
             shorten(path, LONG);
-            shorten(action, SHORT);
         }
         self
     }
