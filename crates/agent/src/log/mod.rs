@@ -2,7 +2,7 @@
 //!
 //! A number is greater than that of every earlier event of its thread, also of one before a restart: the first of a log is
 //! made of the time. A log that is full forgets its oldest events; a follower that had not read them is told so and gets the
-//! newest checkpoint. Followers pull: a slow one holds no writer up. A log whose runs have ended, that nobody follows and that
+//! newest checkpoint. Followers pull: a slow one holds no writer up. A log whose runs have ended, that has no follower and that
 //! has been silent for a while is dropped as a whole; what it held is in the store as checkpoints. Bytes are counted as they are
 //! in memory (`weight`), of one log and of all together.
 
@@ -31,7 +31,7 @@ const MOST_BYTES: usize = 8 << 20;
 /// The most bytes of all logs. Beyond it those that are not needed are dropped, and the others keep less.
 const MOST_OF_ALL: usize = 256 << 20;
 const MOST_BYTES_THEN: usize = 1 << 20;
-/// How long a log is kept that is silent and that nobody follows.
+/// How long a log is kept that is silent and has no follower.
 const SILENT: Millis = 10 * 60 * 1000;
 /// How often logs are looked through; and how often where they are too large together.
 const BETWEEN_SWEEPS: Millis = 60 * 1000;
@@ -57,12 +57,12 @@ struct AllLogs {
 
 /// The log of one thread.
 struct ThreadLog {
-    kept: Mutex<Kept>,
+    kept: Mutex<LogState>,
     /// The number of the last event; closed with the thread.
     last: watch::Sender<u64>,
 }
 
-struct Kept {
+struct LogState {
     events: VecDeque<Event>,
     held: Held,
     /// The bytes of all logs, which those of this one are a part of.
@@ -81,7 +81,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kept {
+impl LogState {
     fn new(of_all: Arc<AtomicUsize>) -> Self {
         Self {
             events: VecDeque::new(),
@@ -120,7 +120,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for LogState {
     fn drop(&mut self) {
         self.of_all.fetch_sub(self.held.bytes(), Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl Drop for Kept {
 
 impl ThreadLog {
     fn new(of_all: Arc<AtomicUsize>) -> Self {
-        Self { kept: Mutex::new(Kept::new(of_all)), last: watch::Sender::new(0) }
+        Self { kept: Mutex::new(LogState::new(of_all)), last: watch::Sender::new(0) }
     }
 
     fn append(&self, run: RunId, kind: EventKind) -> u64 {

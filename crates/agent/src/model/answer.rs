@@ -50,7 +50,7 @@ pub(super) struct Answer<'a> {
     size: usize,
 }
 
-type Told<'a> = &'a mut (dyn FnMut(Delta) + Send);
+type DeltaSink<'a> = &'a mut (dyn FnMut(Delta) + Send);
 
 impl<'a> Answer<'a> {
     pub(super) fn new(id: &'a str, target: &'a ModelTarget) -> Self {
@@ -62,7 +62,7 @@ impl<'a> Answer<'a> {
         if self.size > LARGEST { Err(ModelFailure::TooLarge) } else { Ok(()) }
     }
 
-    pub(super) fn text(&mut self, text: String, told: Told<'_>) -> Result<(), ModelFailure> {
+    pub(super) fn text(&mut self, text: String, told: DeltaSink<'_>) -> Result<(), ModelFailure> {
         self.grow(text.len())?;
         match self.blocks.last_mut() {
             Some(Block::Text { text: so_far }) => so_far.push_str(&text),
@@ -72,7 +72,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    pub(super) fn reasoning(&mut self, text: String, told: Told<'_>) -> Result<(), ModelFailure> {
+    pub(super) fn reasoning(&mut self, text: String, told: DeltaSink<'_>) -> Result<(), ModelFailure> {
         self.grow(text.len())?;
         match self.blocks.last_mut() {
             Some(Block::Reasoning { text: so_far, .. }) => so_far.push_str(&text),
@@ -95,7 +95,7 @@ impl<'a> Answer<'a> {
         same.filter(|_| sent.fn_arguments.is_string())
     }
 
-    pub(super) fn call(&mut self, sent: SentCall, told: Told<'_>) -> Result<(), ModelFailure> {
+    pub(super) fn call(&mut self, sent: SentCall, told: DeltaSink<'_>) -> Result<(), ModelFailure> {
         let at = self.part_of(&sent);
         let first = at.is_none();
         let index = match at {
@@ -152,7 +152,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The whole message.
-    pub(super) fn end(mut self, end: StreamEnd, told: Told<'_>) -> Result<Message, ModelFailure> {
+    pub(super) fn end(mut self, end: StreamEnd, told: DeltaSink<'_>) -> Result<Message, ModelFailure> {
         let Some(reason) = end.captured_stop_reason else { return Err(ModelFailure::Cut) };
         let mut thoughts = Vec::new();
         for part in end.captured_content.map(|content| content.into_parts()).unwrap_or_default() {

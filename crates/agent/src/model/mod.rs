@@ -14,7 +14,7 @@ mod window;
 pub(crate) use answer::Delta;
 pub(crate) use failure::ModelFailure;
 pub(crate) use prompt::shown_beside;
-pub(crate) use target::{ModelTarget, place_of, provider_of, stated};
+pub(crate) use target::{ModelTarget, endpoint_of, provider_of, stated};
 
 use answer::Answer;
 use atoll_egress::Reach;

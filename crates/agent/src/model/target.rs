@@ -154,7 +154,7 @@ pub(crate) fn provider_of(settings: &ModelSettings) -> String {
 
 /// The place that the key of settings goes to: the base URL, or the usual place of the provider. None where there is no such
 /// place, and so no request.
-pub(crate) fn place_of(settings: &ModelSettings) -> Option<String> {
+pub(crate) fn endpoint_of(settings: &ModelSettings) -> Option<String> {
     let usual = || {
         let provider = provider_of(settings);
         PROVIDERS.iter().find(|(name, ..)| *name == provider).map(|(.., usual)| *usual)

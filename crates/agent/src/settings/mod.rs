@@ -7,7 +7,7 @@
 
 use crate::{
     Agents, ModelSettings, ModelSettingsView,
-    model::{ModelTarget, place_of, provider_of, stated},
+    model::{ModelTarget, endpoint_of, provider_of, stated},
 };
 use atoll_core::{Caller, ExtensionOperation};
 use atoll_types::{
@@ -56,7 +56,7 @@ impl ResolvedModel {
             settings.base_url = None;
         }
         // The places themselves are compared, not what was said of them: without a provider a model's name tells it.
-        let moves = place_of(&settings) != place_of(base);
+        let moves = endpoint_of(&settings) != endpoint_of(base);
         settings.api_key = keeps(&layer.api_key, if moves { &None } else { &base.api_key });
         Self { settings, trusted: self.trusted && !moves }
     }
@@ -113,7 +113,7 @@ impl Agents {
     /// The key of an owner's new settings: their own, or the old one where it still goes to the same place.
     fn kept_key(&self, old: ModelSettings, new: &ModelSettings) -> Option<String> {
         let server = ResolvedModel::of_server(&self.settings.model);
-        let same_place = place_of(&server.with(&old).settings) == place_of(&server.with(new).settings);
+        let same_place = endpoint_of(&server.with(&old).settings) == endpoint_of(&server.with(new).settings);
         new.api_key.clone().or(old.api_key.filter(|_| same_place))
     }
 

@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// The answer so far, put together from what is streamed.
 #[derive(Default)]
-pub(super) struct PartialAnswer(Mutex<Said>);
+pub(super) struct PartialAnswer(Mutex<PartialState>);
 
 #[derive(Default)]
-struct Said {
+struct PartialState {
     message: String,
     model: String,
     /// Text and reasoning with the numbers of their blocks. Calls are left out: one that is not whole is none, and one that is whole
@@ -18,13 +18,13 @@ struct Said {
 }
 
 impl PartialAnswer {
-    fn change(&self, change: impl FnOnce(&mut Said)) {
+    fn change(&self, change: impl FnOnce(&mut PartialState)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// An answer begins, in the place of one that failed.
     pub(super) fn begin(&self, message: &str, model: &str) {
-        let said = Said { message: message.to_owned(), model: model.to_owned(), blocks: Vec::new() };
+        let said = PartialState { message: message.to_owned(), model: model.to_owned(), blocks: Vec::new() };
         self.change(|now| *now = said);
     }
 
@@ -41,7 +41,8 @@ impl PartialAnswer {
 
     /// The message that is kept of it; none where nothing was said.
     pub(super) fn into_message(self) -> Option<Message> {
-        let Said { message, model, blocks } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let PartialState { message, model, blocks } =
+            self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let blocks: Vec<_> = blocks.into_iter().map(|(_, block)| block).filter(says).collect();
         let mut kept = Message::new(message, Role::Assistant, blocks);
         (kept.model, kept.finish) = (Some(model), Some(FinishReason::Cancelled));
@@ -49,7 +50,7 @@ impl PartialAnswer {
     }
 }
 
-impl Said {
+impl PartialState {
     fn grow(&mut self, number: usize, more: &str, begin: fn(String) -> Block) {
         match self.blocks.last_mut() {
             Some((last, Block::Text { text } | Block::Reasoning { text, .. })) if *last == number => {
