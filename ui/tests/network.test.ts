@@ -50,7 +50,7 @@ test("the policy is changed in the form, and a wrong entry says so", async () =>
   assert.deepEqual(policy.allow, ["api.example.com", "*.example.org:443"]);
 });
 
-test("a port has a preview link that opens the page", async () => {
+test("a port has a preview link that opens the page until it is revoked", async () => {
   const { id } = await f.server.create();
   await f.server.ask("POST", `/api/v1/sandboxes/${id}/exec`, { command: "echo served > page.txt" });
   await f.server.ask("POST", `/api/v1/sandboxes/${id}/exec`, {
@@ -68,4 +68,13 @@ test("a port has a preview link that opens the page", async () => {
   const opened = await page.context().newPage();
   await opened.goto(link);
   await opened.getByRole("link", { name: "page.txt" }).waitFor();
+  // The page that is made anew has the link in its list, and no address of it; revoked, it opens nothing.
+  await page.reload();
+  const links = page.getByRole("list", { name: "Preview links" });
+  await links.getByText("8000").waitFor();
+  assert.equal(await page.getByRole("link", { name: "Open" }).count(), 0);
+  await page.getByRole("button", { name: /^Revoke the link/ }).click();
+  await links.waitFor({ state: "detached" });
+  const refused = await opened.reload();
+  assert.equal(refused?.status(), 401);
 });

@@ -72,7 +72,7 @@ async fn a_trail_of_before_them_goes_on() {
     folder.filled(3).await;
     folder
         .tamper(
-            "DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
+            "DROP TABLE preview_tokens; DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
              DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; \
              DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; DROP TABLE skills; \
              ALTER TABLE sandboxes DROP COLUMN skills; \

@@ -51,7 +51,7 @@ async fn a_trail_of_before_them_is_entered() {
     let (folder, sandbox) = (Folder::new(), SandboxId::random());
     filled(&folder, sandbox).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
-    let older = "DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
+    let older = "DROP TABLE preview_tokens; DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
                  DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; \
                  ALTER TABLE snapshots DROP COLUMN skills; DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; \
                  DROP TABLE skills; ALTER TABLE sandboxes DROP COLUMN skills; ALTER TABLE snapshots DROP COLUMN kernels; \

@@ -407,10 +407,17 @@ pub struct Preview {
     pub(crate) id: String,
     /// The port inside
     #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) port: u16,
+    #[arg(required_unless_present_any = ["list", "revoke"], conflicts_with_all = ["list", "revoke"])]
+    pub(crate) port: Option<u16>,
     /// For how long the address is worth anything, such as 30m; at most 168h [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = size::duration)]
     pub(crate) ttl: Option<Duration>,
+    /// Lists the addresses of the sandbox that are worth something, by their ids
+    #[arg(long, conflicts_with = "ttl")]
+    pub(crate) list: bool,
+    /// Makes the address with this id, or the start of it, worthless at once
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["ttl", "list"])]
+    pub(crate) revoke: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }

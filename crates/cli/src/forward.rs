@@ -1,13 +1,8 @@
-//! `atoll port-forward` and `atoll preview`: servers inside a sandbox, on this machine's own ports or by a
-//! URL for a browser.
+//! `atoll port-forward`: servers inside a sandbox, on this machine's own ports.
 
-use crate::{
-    Failure,
-    args::{PortForward, Preview},
-    resolve, terminal,
-};
+use crate::{Failure, args::PortForward, resolve, terminal};
 use atoll_client::{
-    Client, CreatePreviewToken, Forward, Uuid,
+    Client, Forward, Uuid,
     tungstenite::{self, Message},
 };
 use atoll_types::{Error, ErrorCode};
@@ -38,24 +33,6 @@ pub(crate) fn mapping(text: &str) -> Result<Mapping, String> {
         None => (number(text)?, number(text)?),
     };
     if remote == 0 { Err("the sandbox's port is 1 to 65535".into()) } else { Ok(Mapping { local, remote }) }
-}
-
-/// Prints the URL of a port's page.
-pub(crate) async fn preview(options: Preview) -> Result<u8, Failure> {
-    let client = options.server.client()?;
-    let id = resolve::sandbox(&client, &options.id).await?;
-    let ttl_seconds = options.ttl.map(|time| time.as_secs_f64().ceil() as u64);
-    let new = CreatePreviewToken { port: Some(options.port), ttl_seconds };
-    let made =
-        client.create_preview_token(id, &new).await.map_err(|e| Failure::from(e).about(&options.id))?;
-    if options.server.json {
-        terminal::print_json(&made.json)?;
-    } else {
-        let below = || client.preview_url(id, options.port, &made.token);
-        let url = made.host_url.clone().unwrap_or_else(below);
-        terminal::print(&format!("{}\n", terminal::plain(&url)))?;
-    }
-    Ok(0)
 }
 
 /// Listens on this machine until it is interrupted; each connection is one to the sandbox.

@@ -26,6 +26,7 @@ mod logs;
 mod mcp;
 mod pairs;
 mod pool;
+mod previews;
 mod print;
 mod processes;
 mod progress;
@@ -108,7 +109,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Rm(options) => life::run(options, life::LifecycleVerb::Remove).await,
         Remote::Snapshot(options) => snapshots::run(options).await,
         Remote::Fork(options) => snapshots::fork(options).await,
-        Remote::Preview(options) => forward::preview(options).await,
+        Remote::Preview(options) => previews::run(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Skill(options) => skills::run(options.command).await,
         Remote::Image(options) => images::run(options.command).await,

@@ -4,6 +4,7 @@
 use crate::{Failure, snapshots, when};
 use atoll_client::{
     Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, ListSkills, Sandbox, Skill, Snapshot, Uuid,
+    ValidPreviewToken,
 };
 use atoll_types::{Error, ErrorCode};
 use std::collections::BTreeMap;
@@ -140,6 +141,20 @@ pub(crate) async fn snapshot(client: &Client, sandbox: Uuid, text: &str) -> Resu
     };
     let candidates = snapshots::all(client, sandbox).await?.into_iter().map(candidate).collect();
     pick("snapshot", "atoll snapshot ls", text, candidates)
+}
+
+/// The preview token that the text means, of those of the sandbox that are valid.
+pub(crate) async fn preview_token(client: &Client, sandbox: Uuid, text: &str) -> Result<Uuid, Failure> {
+    if let Ok(id) = Uuid::try_parse(text) {
+        return Ok(id);
+    }
+    let candidate = |token: ValidPreviewToken| {
+        let port = token.port.map_or_else(|| "all ports".to_owned(), |port| format!("port {port}"));
+        let about = format!("{port}, created {}", when::since(&token.created_at));
+        Candidate { id: token.id, names: Vec::new(), about }
+    };
+    let candidates = client.preview_tokens(sandbox).await?.value.into_iter().map(candidate).collect();
+    pick("preview token", "atoll preview … --list", text, candidates)
 }
 
 /// The command that the text means, of those that the sandbox remembers.

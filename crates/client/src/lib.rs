@@ -63,7 +63,7 @@ pub use kernels::{
 pub use keys::{CreateKey, IssuedKey, Key, KeyPage};
 pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
-pub use ports::{CreatePreviewToken, Forward, PreviewToken};
+pub use ports::{CreatePreviewToken, Forward, PreviewToken, ValidPreviewToken};
 pub use reply::ServerReply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
 pub use skills::{ExtractionError, InstalledSkills, ListSkills, SandboxSkill, Skill, SkillPage};

@@ -34,12 +34,27 @@ pub struct CreatePreviewToken {
 /// A bearer token that opens a port.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PreviewToken {
+    /// By which it is listed and revoked.
+    pub id: Uuid,
     pub token: String,
     #[serde(default)]
     pub expires_at: String,
     /// The page's URL with a host name of its own, where the server has a domain for that.
     #[serde(default)]
     pub host_url: Option<String>,
+}
+
+/// What is stored of a token that is valid; the token itself is not.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ValidPreviewToken {
+    pub id: Uuid,
+    /// The one port that it opens; all, where none is named.
+    #[serde(default)]
+    pub port: Option<u16>,
+    #[serde(default)]
+    pub created_at: String,
+    #[serde(default)]
+    pub expires_at: String,
 }
 
 /// One TCP connection to a port of a sandbox. Binary messages are bytes; an empty one is the end of its
@@ -54,6 +69,17 @@ impl Client {
         new: &CreatePreviewToken,
     ) -> Result<ServerReply<PreviewToken>> {
         self.tell(Method::POST, &at(id, "/preview-tokens"), new).await
+    }
+
+    /// The tokens of a sandbox that are valid, the newest first.
+    pub async fn preview_tokens(&self, id: Uuid) -> Result<ServerReply<Vec<ValidPreviewToken>>> {
+        self.ask(Method::GET, &at(id, "/preview-tokens")).await
+    }
+
+    /// Revokes a token; what it opened is closed.
+    pub async fn revoke_preview_token(&self, id: Uuid, token: Uuid) -> Result<()> {
+        let path = at(id, &format!("/preview-tokens/{token}"));
+        self.send(Method::DELETE, &path, None, empty()).await.map(drop)
     }
 
     /// The URL of a port's page, below the server's own address.

@@ -306,6 +306,7 @@ impl Parts {
             store: self.store.clone(),
             vault: self.vault.clone(),
             registry: self.registry.clone(),
+            token_uses: Arc::default(),
         }
     }
 

@@ -101,7 +101,7 @@ pub use owner_config::{
 pub use owner_templates::OwnerTemplate;
 pub use owners::{OwnerQuery, OwnerView, Owners};
 pub use pool::{PoolBounds, PoolChange, PoolControl, PoolFailure, PoolKey, PoolView};
-pub use ports::{Port, PortAccess, PreviewToken};
+pub use ports::{Port, PortAccess, PreviewToken, TokenUse};
 pub use providers::Providers;
 pub use rate::Rates;
 pub use runtime_settings::{

@@ -2,7 +2,9 @@
 
 use atoll_http::Failure;
 pub(crate) use atoll_http::{Params, Raw, json, required_json};
-use atoll_types::{BuildId, Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId, SkillId, SnapshotId};
+use atoll_types::{
+    BuildId, Error, ErrorCode, ExecId, KeyId, OperationId, PreviewTokenId, SandboxId, SkillId, SnapshotId,
+};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
@@ -26,6 +28,12 @@ pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId, Failure> {
 pub(crate) fn snapshot_id(text: &str) -> Result<SnapshotId, Failure> {
     let missing = || Error::new(ErrorCode::NotFound, "the sandbox has no snapshot with this id");
     Ok(SnapshotId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of a preview token, in either spelling of a UUID.
+pub(crate) fn preview_token_id(text: &str) -> Result<PreviewTokenId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "the sandbox has no preview token with this id");
+    Ok(PreviewTokenId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
 }
 
 /// The id of a skill, in either spelling of a UUID.

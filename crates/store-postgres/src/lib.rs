@@ -23,6 +23,7 @@ mod list;
 mod lock;
 mod mcp;
 mod migrate;
+mod preview;
 mod row;
 mod sandbox;
 mod setting;

@@ -23,6 +23,7 @@ mod key;
 mod list;
 mod mcp;
 mod migrate;
+mod preview;
 mod row;
 mod sandbox;
 mod setting;

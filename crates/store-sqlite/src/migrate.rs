@@ -27,6 +27,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0018_snapshot_skills.sql"),
     include_str!("../migrations/0019_console_sessions.sql"),
     include_str!("../migrations/0020_conversations.sql"),
+    include_str!("../migrations/0021_preview_tokens.sql"),
 ];
 
 /// The version that this release writes.

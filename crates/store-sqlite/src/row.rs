@@ -4,8 +4,9 @@ use crate::error::failed;
 use atoll_store::{
     Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventKind,
     EventRow, Facts, KeyHash, KeyId, NewEvent, OpenOperation, OperationEnd, OperationId, OperationRow,
-    Projection, RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind,
-    SnapshotRecord, Status, StoreError, ToolExport, ToolSession, ToolSessionId, ToolStatus, ToolThread,
+    PreviewTokenId, PreviewTokenRecord, Projection, RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed,
+    SnapshotId, SnapshotKind, SnapshotRecord, Status, StoreError, ToolExport, ToolSession, ToolSessionId,
+    ToolStatus, ToolThread,
 };
 use atoll_types::{AutoSnapshot, ContainerId, KernelId, VolumeId};
 use serde::de::DeserializeOwned;
@@ -125,6 +126,16 @@ pub(crate) fn snapshot(row: &SqliteRow) -> Result<SnapshotRecord> {
             .transpose()
             .map_err(|_| damaged("skills"))?,
         ready: get(row, "ready")?,
+    })
+}
+
+pub(crate) fn preview_token(sandbox: SandboxId, row: &SqliteRow) -> Result<PreviewTokenRecord> {
+    Ok(PreviewTokenRecord {
+        id: PreviewTokenId::from_uuid(uuid(row, "id")?),
+        sandbox,
+        port: get(row, "port")?,
+        created_at: get(row, "created_at")?,
+        expires_at: get(row, "expires_at")?,
     })
 }
 

@@ -124,7 +124,7 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
     tell(&mut conn, "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE skills").await;
     tell(
         &mut conn,
-        "DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
+        "DROP TABLE preview_tokens; DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
          DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; ",
     )
     .await;

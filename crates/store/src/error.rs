@@ -2,7 +2,9 @@
 //! driver's error is the source, for the log. A caller of the API sees neither: the conversion at the end
 //! decides what may leave the machine.
 
-use crate::{MOST_ANSWER_BYTES, MOST_ITEM_BYTES, MOST_ITEMS, MOST_THREAD_BYTES, MOST_THREADS};
+use crate::{
+    MOST_ANSWER_BYTES, MOST_ITEM_BYTES, MOST_ITEMS, MOST_PREVIEW_TOKENS, MOST_THREAD_BYTES, MOST_THREADS,
+};
 use atoll_types::ErrorCode;
 use std::fmt;
 
@@ -105,7 +107,7 @@ pub enum Clash {
     Busy,
 }
 
-/// What bounds the conversations of one owner, and answers about them.
+/// What bounds the conversations of one owner, answers about them, and the preview tokens of one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// What one answer may have.
@@ -118,6 +120,8 @@ pub enum Bound {
     Threads,
     /// What one thread holds.
     ThreadBytes,
+    /// Preview tokens of a sandbox.
+    PreviewTokens,
 }
 
 impl fmt::Display for Bound {
@@ -143,6 +147,10 @@ impl fmt::Display for Bound {
                 f,
                 "the thread would hold more than {} MiB with its history; go on in a new one",
                 MOST_THREAD_BYTES >> 20
+            ),
+            Bound::PreviewTokens => write!(
+                f,
+                "the sandbox has {MOST_PREVIEW_TOKENS} preview tokens that are valid and may have no more; revoke some"
             ),
         }
     }

@@ -17,6 +17,7 @@ mod idempotency;
 mod image;
 mod key;
 mod mcp;
+mod preview;
 mod sandbox;
 mod search;
 mod setting;
@@ -30,8 +31,9 @@ pub use activity::{ACTIVITIES_KEPT, Activities};
 pub use atoll_types::{
     Activity, ActivityEntry, ActivityKind, ApiKey, ConsoleSession, Counted, DETAIL_BYTES, EventKind,
     EventPage, EventQuery, EventRow, IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent,
-    OperationId, Page, REPLY_BYTES, ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId,
-    SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
+    OperationId, Page, PreviewTokenId, PreviewTokenRecord, REPLY_BYTES, ReplyState, SandboxId, SandboxRecord,
+    Scope, Sealed, SnapshotId, SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, SortBy, Status,
+    StoredReply, Ticket,
     audit::{
         AuditOutput, Begin, Checkpoint, DETAIL_KEPT, Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow,
         EgressTotals, End, Evidence, FILES_KEPT, FileChanged, FileHistoryQuery, HashError, Mac, Note,
@@ -57,6 +59,7 @@ pub use idempotency::{
 pub use image::{BUILDS_KEPT, Images};
 pub use key::{Admins, Keys};
 pub use mcp::McpSessions;
+pub use preview::{MOST_PREVIEW_TOKENS, PreviewTokens};
 pub use sandbox::{Change, Inserted, NewSandbox, Sandboxes, StatusChange};
 pub use search::{Needle, search_text};
 pub use setting::Settings;
@@ -87,6 +90,7 @@ pub trait Store:
     + Settings
     + ToolSessions
     + McpSessions
+    + PreviewTokens
     + Volumes
     + Skills
     + Images

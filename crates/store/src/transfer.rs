@@ -97,6 +97,9 @@ pub const TABLES: &[Table] = &[
         "seq" Integer, "id" Bytes, "sandbox" Integer, "kind" Text, "label" Text, "made_before" Text,
         "created_at" Integer, "size" Integer, "kernels" Text, "skills" Text, "ready" Flag,
     ]),
+    table!("preview_tokens", false, "created_at, id", [
+        "id" Bytes, "sandbox" Integer, "port" Integer, "created_at" Integer, "expires_at" Integer,
+    ]),
     table!("volumes", false, "id", [
         "id" Bytes, "owner" Text, "owner_name" Text, "name" Text, "tenant" Text, "provider" Text, "disk_bytes" Integer,
         "created_at" Integer, "deleting" Flag,

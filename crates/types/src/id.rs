@@ -97,6 +97,10 @@ id!(
     SnapshotId
 );
 id!(
+    /// A preview token; never the token itself.
+    PreviewTokenId
+);
+id!(
     /// A skill: a package of instructions and files for agents.
     SkillId
 );

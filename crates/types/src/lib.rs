@@ -31,6 +31,7 @@ mod object;
 mod operation;
 pub mod packages;
 pub mod passwd;
+mod preview;
 mod profile;
 mod refusal;
 mod reply;
@@ -57,7 +58,7 @@ pub use exec::{
 pub use exit_code::ExitCode;
 pub use id::{
     AssistantId, BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId,
-    KeyId, OperationId, RunId, SandboxId, SkillId, SnapshotId, ThreadCheckpointId, VolumeId,
+    KeyId, OperationId, PreviewTokenId, RunId, SandboxId, SkillId, SnapshotId, ThreadCheckpointId, VolumeId,
 };
 pub use image::ImageUsage;
 pub use image_record::{
@@ -72,6 +73,7 @@ pub use list::{ListQuery, Page, SortBy};
 pub use mac::MacKey;
 pub use mcp::McpSession;
 pub use operation::{LegalStates, Operation, Permission, Target};
+pub use preview::PreviewTokenRecord;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, ProviderName, RootMode, Seccomp,
     ShareMount, Storage, TmpfsSizes, VolumeName,

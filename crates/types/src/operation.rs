@@ -197,6 +197,8 @@ operations! {
     PortForward = "port.forward", Write, Sandbox(Reachable);
     /// A token for previews is issued.
     PreviewToken = "preview.token", Write, Sandbox(Existing);
+    /// A token for previews is revoked.
+    PreviewRevoke = "preview.revoke", Write, Sandbox(Existing);
     /// A volume is made.
     VolumeCreate = "volume.create", Write, Server;
     /// A volume gets another limit.

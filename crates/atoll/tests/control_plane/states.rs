@@ -66,6 +66,7 @@ fn request(operation: Operation, path: &str) -> Request {
         Operation::FolderWrite => of("PUT", "/fs/tar?path=/workspace", none),
         Operation::PortForward => Request::PortForward,
         Operation::PreviewToken => of("POST", "/preview-tokens", json!({ "port": 80 })),
+        Operation::PreviewRevoke => of("DELETE", &format!("/preview-tokens/{id}"), none),
         Operation::SkillInstall => {
             of("POST", "/skills", json!({ "skill_ids": ["00000000-0000-4000-8000-000000000000"] }))
         }

@@ -229,6 +229,10 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("get", id!("/fs/tar")), (at("/fs/tar?path=/workspace"), Value::Null, "folder.read")),
         (("put", id!("/fs/tar")), (at("/fs/tar?path=/workspace"), Value::Null, "folder.write")),
         (("post", id!("/preview-tokens")), (at("/preview-tokens"), json!({"port":80}), "preview.token")),
+        (
+            ("delete", id!("/preview-tokens/{token_id}")),
+            (at(&format!("/preview-tokens/{exec}")), Value::Null, "preview.revoke"),
+        ),
         (("get", id!("/export")), (at("/export"), Value::Null, "sandbox.export")),
         (
             ("post", "/api/v1/sandboxes/import"),

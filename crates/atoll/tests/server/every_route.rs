@@ -132,6 +132,8 @@ impl World {
         let kernel = kernel["kernel_id"].as_str().unwrap_or_else(|| panic!("{kernel}")).to_owned();
         let snapshot = server.ask_as(&ann, "POST", &format!("{path}/snapshots"), r#"{"label":"a"}"#).json();
         let snapshot = snapshot["id"].as_str().unwrap_or_else(|| panic!("{snapshot}")).to_owned();
+        let token = server.ask_as(&ann, "POST", &format!("{path}/preview-tokens"), "{}").json();
+        let token = token["id"].as_str().unwrap_or_else(|| panic!("{token}")).to_owned();
         let made = server.ask_as(&ann, "POST", "/api/v1/volumes", r#"{"name":"of-ann","disk_mb":64}"#);
         assert_eq!(made.status, 201, "{made:?}");
         let made = format!(r#"{{"name":"of-ann","skill_md_content":"{SECRET}"}}"#);
@@ -147,6 +149,7 @@ impl World {
             ("kid", kernel),
             ("cid", "none".into()),
             ("sid", snapshot),
+            ("token_id", token),
             ("tool", "execute_code".into()),
             ("thread_id", "thread-of-ann".into()),
             ("sandbox", sandbox),

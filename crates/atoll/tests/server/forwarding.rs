@@ -11,13 +11,13 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-fn atoll(server: &Server, arguments: &[&str]) -> Command {
+pub(crate) fn atoll(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
     command.args(arguments).env("ATOLL_URL", format!("http://{}", server.address)).env("ATOLL_API_KEY", KEY);
     command
 }
 
-fn id_of(sandbox: &str) -> &str {
+pub(crate) fn id_of(sandbox: &str) -> &str {
     sandbox.rsplit('/').next().unwrap()
 }
 

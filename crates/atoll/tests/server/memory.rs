@@ -112,7 +112,9 @@ fn an_answer_that_is_lost_in_a_flood_is_asked_for_again() {
     let kernel = unread(&server, "POST", &format!("{path}/kernels"), r#"{"language":"python"}"#);
     thread::sleep(Duration::from_millis(100));
     let signal = |name: &str| {
-        assert!(Command::new("kill").args([name, &server.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill").args([name, &server.child.id().to_string()]).status().unwrap().success()
+        );
     };
     signal("-STOP");
     // Long enough for the flood to be more than what is kept.

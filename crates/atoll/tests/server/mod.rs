@@ -55,6 +55,7 @@ mod pause;
 mod pool;
 mod postgres;
 mod preview;
+mod preview_tokens;
 mod published_client;
 mod readme;
 mod sessions;

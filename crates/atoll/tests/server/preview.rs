@@ -135,7 +135,7 @@ fn connections_are_kept_and_a_stale_one_is_replaced() {
 }
 
 /// Sends a request, and returns the head of what comes back and the open connection.
-fn begin(address: SocketAddr, text: &str) -> (String, TcpStream) {
+pub(crate) fn begin(address: SocketAddr, text: &str) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(text.as_bytes()).unwrap();

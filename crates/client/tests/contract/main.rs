@@ -19,7 +19,7 @@ use atoll_client::{
     ListSkills, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool,
     PoolFailure, PoolKey, PoolSize, PreviewToken, PullImage, PushImage, PushedImage, Rollback, RolledBack,
     RunCode, Sandbox, SandboxPage, SandboxSkill, Skill, SkillPage, Snapshot, SnapshotDiff, SnapshotPage,
-    StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, VolumePage, WatchEvent,
+    StartKernel, TerminalSize, Unpacked, Usage, Uuid, ValidPreviewToken, Volume, VolumePage, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -105,7 +105,7 @@ fn every_answer_that_is_described_is_read() {
         FileHistoryEntry: "FileHistoryItem"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
         GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem";
         Map<String, Value>: "SettingsItem"; Imported: "ImportResult"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
-        PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem";
+        PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem"; ValidPreviewToken: "ValidPreviewToken";
         Sandbox: "Sandbox"; SandboxPage: "SandboxPage"; Unpacked: "UnpackResult"; WatchEvent: "WatchItem";
         Image: "Image"; ImageList: "ImageList"; AttachedVolume: "Attachment"; Filesystem: "Filesystem"; Volume: "Volume";
         VolumePage: "VolumeList"; Skill: "SkillItem"; SkillPage: "SkillList"; SandboxSkill: "SandboxSkill";
@@ -461,6 +461,8 @@ async fn sandboxes(client: &Client) {
         .create_preview_token(id, &CreatePreviewToken { port: Some(80), ttl_seconds: Some(60) })
         .await
         .unwrap();
+    client.preview_tokens(id).await.unwrap();
+    client.revoke_preview_token(id, id).await.unwrap();
     client.forward(id, 80).await.unwrap_err();
     client.destroy(id).await.unwrap();
 }

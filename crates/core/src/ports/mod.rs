@@ -2,9 +2,12 @@
 //! and the connection.
 
 mod preview;
+mod token_use;
 
 pub(crate) use preview::PreviewKey;
 pub use preview::PreviewToken;
+pub use token_use::TokenUse;
+pub(crate) use token_use::TokenUses;
 
 use crate::{
     Caller, Vault,
@@ -111,6 +114,7 @@ pub struct PortAccess {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) token_uses: Arc<TokenUses>,
 }
 
 impl PortAccess {
@@ -137,12 +141,12 @@ impl PortAccess {
         audited.done(result).await
     }
 
-    /// A port, for the bearer of a token for it; and when the token expires, in seconds since 1970.
-    pub async fn by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, u64)> {
-        let end = self.check_preview(token, id, number)?;
+    /// A port, for the bearer of a token for it; and the use of the token, which ends with it.
+    pub async fn by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, TokenUse)> {
+        let valid = self.check_preview(token, id, number).await?;
         let missing = || Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()));
         let record = self.store.sandbox(id).await?.ok_or_else(missing)?;
-        Ok((self.open(&record, number).await?, end))
+        Ok((self.open(&record, number).await?, valid))
     }
 
     /// Every way to a port is judged as a forward is.

@@ -261,7 +261,7 @@ impl Extra {
             let base = who.address.as_ref().ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;
             let made = self.core.ports.preview_token(&who.caller, sandbox, Some(port), ttl_seconds).await?;
             let url = format!("{base}/api/v1/sandboxes/{}/ports/{port}~{}/", sandbox.uuid(), made.token);
-            json_of(&Address { success: true, url, expires_at: made.expires_at })
+            json_of(&Address { success: true, url, expires_at: made.record.expires_at })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }

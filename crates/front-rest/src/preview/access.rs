@@ -3,7 +3,7 @@
 //! page may not read can still change something inside.
 
 use crate::App;
-use atoll_core::Port;
+use atoll_core::{Port, TokenUse};
 use atoll_http::{Access, Failure, caller_of, presented};
 use atoll_types::SandboxId;
 use axum::http::HeaderMap;
@@ -14,16 +14,14 @@ pub(super) const TOKEN: &str = "x-atoll-preview-token";
 /// A port that the caller may use.
 pub(super) struct Granted {
     pub(super) port: Port,
-    /// By a token, which leaves `Authorization` to the app.
-    pub(super) by_token: bool,
-    /// When the token ends, in seconds since 1970.
-    pub(super) until: u64,
+    /// By a token, which leaves `Authorization` to the app. What it opens is closed when it ends.
+    pub(super) token: Option<TokenUse>,
 }
 
 /// By a token.
 pub(super) async fn by_token(app: &App, token: &str, id: SandboxId, number: u16) -> Result<Granted, Failure> {
-    let (port, until) = app.core.ports.by_token(token, id, number).await.map_err(Failure::unknown_caller)?;
-    within_rate(app, Granted { port, by_token: true, until })
+    let (port, token) = app.core.ports.by_token(token, id, number).await.map_err(Failure::unknown_caller)?;
+    within_rate(app, Granted { port, token: Some(token) })
 }
 
 /// By the key in the headers.
@@ -41,7 +39,7 @@ pub(super) async fn by_key(
     };
     let caller = caller_of(&app.http, key).await?;
     let port = app.core.ports.get(&caller, id, number).await?;
-    within_rate(app, Granted { port, by_token: false, until: 0 })
+    within_rate(app, Granted { port, token: None })
 }
 
 fn within_rate(app: &App, granted: Granted) -> Result<Granted, Failure> {

@@ -8,8 +8,9 @@ use super::{
     proxy::{Exchange, exchange},
 };
 use crate::App;
+use atoll_core::TokenUse;
 use atoll_http::Failure;
-use atoll_types::{Error, ErrorCode, SandboxId, time::now_s};
+use atoll_types::{Error, ErrorCode, SandboxId, time::now_ms};
 use axum::{
     extract::{Request, State},
     http::{
@@ -201,7 +202,8 @@ fn split_query(query: Option<&str>) -> (Option<String>, Option<String>) {
 /// Keeps the token in a cookie and sends the browser to the same address without it.
 fn welcome(domain: &Domain, token: &str, granted: &Granted, path: &str, query: Option<&str>) -> Response {
     let secure = if domain.is_local() { "" } else { "; Secure" };
-    let age = granted.until.saturating_sub(now_s());
+    let until = granted.token.as_ref().map_or(0, TokenUse::expires_at);
+    let age = (until - now_ms()).max(0) / 1000;
     let cookie =
         format!("{}={token}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}", domain.cookie());
     // Two slashes would lead to another host.

@@ -12,6 +12,7 @@ mod path;
 mod proxy;
 mod tokens;
 mod upstream;
+mod valid_body;
 
 use atoll_types::Result;
 pub use host::Domain;
@@ -19,7 +20,9 @@ pub(crate) use host::route;
 pub(crate) use path::__path_open;
 pub(crate) use path::{open, redirect};
 use std::time::Duration;
-pub(crate) use tokens::{__path_create, __path_ports, create, ports};
+pub(crate) use tokens::{
+    __path_create, __path_list, __path_ports, __path_revoke, create, list, ports, revoke,
+};
 use upstream::Upstream;
 
 /// How long an app may take to begin its answer.

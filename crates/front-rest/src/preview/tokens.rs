@@ -1,11 +1,11 @@
-//! Making preview tokens, and looking which ports there are to preview.
+//! Making, listing and revoking preview tokens, and looking which ports there are to preview.
 
 use crate::{
     App,
-    parse::{Raw, json, sandbox_id, seconds},
+    parse::{Raw, json, preview_token_id, sandbox_id, seconds},
 };
 use atoll_http::{Failure, ServerAddress, Who};
-use atoll_types::time::rfc3339;
+use atoll_types::{PreviewTokenRecord, time::rfc3339};
 use axum::{
     Json,
     extract::{Path, State},
@@ -13,6 +13,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// A token to make.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -30,8 +31,11 @@ pub(crate) struct PreviewTokenBody {
 /// A token that opens a port, or all of them.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PreviewTokenItem {
+    /// By which it is listed and revoked.
+    id: Uuid,
     token: String,
     port: Option<u16>,
+    created_at: String,
     expires_at: String,
     /// Where the port's page is, below this server's own address. Only with a port.
     url: Option<String>,
@@ -62,8 +66,53 @@ pub(crate) async fn create(
         Some(format!("{}/?atoll_token={token}", domain.url(scheme, host, port, id)))
     };
     let (url, host_url) = (port.map(path), port.and_then(named));
-    let expires_at = rfc3339(made.expires_at);
-    Ok((StatusCode::CREATED, Json(PreviewTokenItem { token, port, expires_at, url, host_url })))
+    let ValidPreviewToken { id, port, created_at, expires_at } = made.record.into();
+    Ok((
+        StatusCode::CREATED,
+        Json(PreviewTokenItem { id, token, port, created_at, expires_at, url, host_url }),
+    ))
+}
+
+/// A preview token that is valid. What a browser sends is not kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ValidPreviewToken {
+    id: Uuid,
+    /// The one port that it opens; null for all.
+    port: Option<u16>,
+    created_at: String,
+    expires_at: String,
+}
+
+impl From<PreviewTokenRecord> for ValidPreviewToken {
+    fn from(record: PreviewTokenRecord) -> Self {
+        let PreviewTokenRecord { id, sandbox: _, port, created_at, expires_at } = record;
+        Self { id: id.uuid(), port, created_at: rfc3339(created_at), expires_at: rfc3339(expires_at) }
+    }
+}
+
+/// Lists the preview tokens of a sandbox that are valid, the newest first.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/preview-tokens", tag = "preview", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Vec<ValidPreviewToken>), (status = 404)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Result<Json<Vec<ValidPreviewToken>>, Failure> {
+    let tokens = app.core.ports.preview_tokens(&caller, sandbox_id(&id)?).await?;
+    Ok(Json(tokens.into_iter().map(Into::into).collect()))
+}
+
+/// Revokes a preview token. It opens nothing from then on, and the connections that it opened are closed.
+#[utoipa::path(delete, path = "/api/v1/sandboxes/{id}/preview-tokens/{token_id}", tag = "preview",
+    params(("id" = uuid::Uuid, Path), ("token_id" = uuid::Uuid, Path)), responses((status = 204), (status = 404)))]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path((id, token_id)): Path<(String, String)>,
+) -> Result<StatusCode, Failure> {
+    let (id, token_id) = (sandbox_id(&id)?, preview_token_id(&token_id)?);
+    app.core.ports.revoke_preview_token(&caller, id, token_id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Ports of a sandbox.

@@ -5,6 +5,7 @@ mod build_steps;
 mod console;
 mod conversations;
 mod images;
+mod previews;
 mod rest;
 mod sandboxes;
 mod skills;
@@ -54,6 +55,9 @@ pub(crate) enum Fault {
     KeepsSessionsOfRevokedKeys,
     KeepsRemovedSessions,
     KeepsEverySession,
+    FindsExpiredTokens,
+    KeepsRevokedTokens,
+    AllowsManyTokens,
     RevokesAnew,
     RevokesTheLastAdmin,
     AllowsTheSameHash,

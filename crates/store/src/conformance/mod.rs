@@ -18,6 +18,7 @@ mod listing;
 mod mcp;
 mod model;
 mod model_audit;
+mod previews;
 mod sandboxes;
 mod settings;
 mod skills;
@@ -138,6 +139,8 @@ checks![
     snapshots::a_snapshot_is_listed_once_it_is_there,
     snapshots::snapshots_page_and_go_with_their_sandbox,
     snapshots::retention_finds_the_old_that_no_request_made,
+    previews::a_preview_token_is_found_until_it_ends_or_is_revoked,
+    previews::a_sandbox_has_so_many_preview_tokens,
     settings::a_setting_is_what_was_put_last,
     settings::the_schema_has_a_version,
     tools::a_tool_session_comes_back_as_it_went_in,

@@ -31,6 +31,14 @@ export function useExecs(id: string): { data?: Exec[]; error: unknown } {
   return { data, error: data ? null : error };
 }
 
+/** The preview links that are valid. Making and revoking one is no event, so the page reads them again. */
+export const previewTokens = (id: string) =>
+  queryOptions({
+    queryKey: ["sandbox", id, "preview-tokens"],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/sandboxes/{id}/preview-tokens", { params: { path: { id } }, signal })),
+  });
+
 /** Samples have no event; they are read again at the pace at which the server takes them, while they are shown. */
 export const metrics = (id: string) =>
   queryOptions({

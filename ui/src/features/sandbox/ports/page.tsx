@@ -1,19 +1,18 @@
 // The ports that something listens on inside, and links that open one to anyone who has them, for a while.
-import { useMutation, useQuery } from "@tanstack/react-query";
-import { ExternalLink, RefreshCw } from "lucide-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { RefreshCw } from "lucide-react";
 import { useState } from "react";
-import { api, type Schemas, unwrap } from "@/api/client";
+import { api, unwrap } from "@/api/client";
 import { sandbox as sandboxQuery } from "@/api/queries";
 import { useSignedIn } from "@/api/session";
-import { Button, buttonClass } from "@/components/button";
+import { Button } from "@/components/button";
 import { CopyLine } from "@/components/copy-as";
 import { Empty } from "@/components/empty";
 import { ErrorNote } from "@/components/error-note";
 import { Select } from "@/components/field";
 import { Loading, Panel } from "@/components/page";
-import { duration } from "@/lib/format";
-import { useNow } from "@/lib/use-now";
-import { useSandboxId } from "../queries";
+import { previewTokens, useSandboxId } from "../queries";
+import { Links, type MadeLink } from "./links";
 
 const LIVES = [
   [600, "10 minutes"],
@@ -22,14 +21,13 @@ const LIVES = [
   [604_800, "a week"],
 ] as const;
 
-type Link = Schemas["PreviewTokenItem"];
-
 export default function Ports() {
   const id = useSandboxId();
   const readOnly = useSignedIn().scope === "read_only";
   const status = useQuery(sandboxQuery(id)).data?.status;
   const [life, setLife] = useState<number>(3600);
-  const [links, setLinks] = useState<Link[]>([]);
+  const client = useQueryClient();
+  const [made, setMade] = useState<MadeLink[]>([]);
   const { data, error, refetch, isFetching } = useQuery({
     queryKey: ["inside", id, "ports"],
     queryFn: ({ signal }) =>
@@ -44,11 +42,19 @@ export default function Ports() {
           body: { port, ttl_seconds: life },
         }),
       ),
-    onSuccess: (link) => setLinks((before) => [link, ...before]),
+    onSuccess: (link) => {
+      setMade((before) => [link, ...before]);
+      return client.invalidateQueries(previewTokens(id));
+    },
     meta: { failed: "The link was not made" },
   });
   if (status && status !== "running") {
-    return <Empty title={`The sandbox is ${status}, so nothing listens inside`} />;
+    return (
+      <div className="flex min-h-0 flex-1 flex-col gap-4 overflow-y-auto p-4">
+        <Empty title={`The sandbox is ${status}, so nothing listens inside`} />
+        <Links sandbox={id} made={made} readOnly={readOnly} />
+      </div>
+    );
   }
   return (
     <div className="flex min-h-0 flex-1 flex-col gap-4 overflow-y-auto p-4">
@@ -103,40 +109,7 @@ export default function Ports() {
           ))}
         </ul>
       </Panel>
-      {links.length > 0 && (
-        <Panel title="Links made here">
-          <p className="border-b px-3 py-1.5 text-xs text-muted">
-            Anyone who has a link sees the page until it ends: by itself, or with the sandbox. The server
-            keeps no list of links and takes none back, so give them short lives; copy it now.
-          </p>
-          {links.map((link) => (
-            <LinkRow key={link.token} link={link} />
-          ))}
-        </Panel>
-      )}
-    </div>
-  );
-}
-
-function LinkRow({ link }: { link: Link }) {
-  const now = useNow();
-  const left = new Date(link.expires_at).getTime() - now;
-  const url = link.host_url ?? link.url ?? "";
-  return (
-    <div className="flex flex-wrap items-center gap-2 border-b px-3 py-1.5 last:border-b-0">
-      <span className="w-16 font-mono">{link.port}</span>
-      <div className="min-w-0 flex-1 max-md:basis-full">
-        <CopyLine text={url} />
-      </div>
-      <span className="text-xs text-muted" title={new Date(link.expires_at).toLocaleString()}>
-        {left > 0 ? `ends in ${duration(left)}` : "has ended"}
-      </span>
-      {left > 0 && (
-        <a className={buttonClass("plain", true)} href={url} target="_blank" rel="noopener noreferrer">
-          <ExternalLink size={14} />
-          Open
-        </a>
-      )}
+      <Links sandbox={id} made={made} readOnly={readOnly} />
     </div>
   );
 }
