@@ -12,6 +12,7 @@ mod exec;
 mod files;
 mod ready;
 mod reaper;
+mod reserve;
 mod seccomp;
 mod serve;
 mod service;

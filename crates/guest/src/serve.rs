@@ -1,7 +1,7 @@
 //! Listening and speaking HTTP/2. A Unix socket, which only the host can reach, needs no authentication, and a
 //! connection there may be one of descriptors instead; over TCP every call must carry the token.
 
-use crate::{descriptors, files::Files, service::GuestService, setup};
+use crate::{descriptors, files::Files, reserve, service::GuestService, setup};
 use atoll_guest_proto::{
     FEATURE_DESCRIPTORS, FEATURE_KERNELS, FEATURE_SOCKETS, FEATURE_TERMINAL, FEATURE_TOOLS, Listen,
     to_status, v1::guest_server::GuestServer,
@@ -93,8 +93,10 @@ pub(crate) async fn serve(listener: Listener, guest: GuestService, files: Files)
             let listener = tokio::net::UnixListener::from_std(listener).map_err(|e| e.to_string())?;
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => connect_unix(stream, server.clone(), files.clone()),
-                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                    Ok((stream, _)) if reserve::check(&stream, reserve::CONNECTION).is_ok() => {
+                        connect_unix(stream, server.clone(), files.clone());
+                    }
+                    Ok(_) | Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 }
             }
         }
@@ -102,11 +104,11 @@ pub(crate) async fn serve(listener: Listener, guest: GuestService, files: Files)
             let listener = tokio::net::TcpListener::from_std(listener).map_err(|e| e.to_string())?;
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => {
+                    Ok((stream, _)) if reserve::check(&stream, reserve::CONNECTION).is_ok() => {
                         let _ = stream.set_nodelay(true);
                         tokio::spawn(calls(stream, server.clone(), Some(token.clone())));
                     }
-                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                    Ok(_) | Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 }
             }
         }

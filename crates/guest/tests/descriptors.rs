@@ -21,10 +21,10 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
 };
 
-struct Connection(UnixStream);
+pub(crate) struct Connection(UnixStream);
 
 impl Connection {
-    fn new(guest: &Guest) -> Self {
+    pub(crate) fn new(guest: &Guest) -> Self {
         let mut stream = guest.dial();
         stream.write_all(&DESCRIPTOR_MAGIC).unwrap();
         Self(stream)
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    fn begin(&mut self, head: WriteHead) -> Result<File, Error> {
+    pub(crate) fn begin(&mut self, head: WriteHead) -> Result<File, Error> {
         match self.ask(Request::Write(head))? {
             (Reply::Opened(_), Some(file)) => Ok(file),
             other => panic!("{other:?}"),

@@ -7,6 +7,7 @@ mod support;
 
 mod descriptors;
 mod exec;
+mod exhausted;
 mod files;
 mod kill;
 mod measure;

@@ -11,7 +11,7 @@ use atoll_guest_proto::{
     to_status,
     v1::{ExecEvent, Output, exec_event::Event},
 };
-use atoll_types::Error;
+use atoll_types::{Error, ErrorCode};
 use futures_util::{Stream, stream};
 use std::{pin::Pin, sync::Arc};
 use tokio::sync::watch;
@@ -101,7 +101,14 @@ impl Replay {
     }
 
     fn output(&mut self, extent: Extent, until: u64) -> Result<ExecEvent, Error> {
-        let lost = |e| Error::new(errors::code(e), "the command's output is gone");
+        let lost = |e| match errors::code(e) {
+            code @ ErrorCode::LimitExceeded => {
+                let message =
+                    "the command's output cannot be read now: PID 1 of the sandbox has too many files open";
+                Error::new(code, message)
+            }
+            code => Error::new(code, "the command's output is gone"),
+        };
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => none.insert(SpoolReader::open(&self.directory, self.exec.id).map_err(lost)?),

@@ -6,7 +6,7 @@ use super::{
     shim,
     terminal::{self, Pair, Terminal, TerminalPlan},
 };
-use crate::{ready, sys};
+use crate::{ready, reserve, sys};
 use rustix::{
     fs::{Gid, Mode, OFlags, Uid},
     io::Result,
@@ -18,9 +18,6 @@ use std::{
     sync::Arc,
 };
 use tokio::io::{Interest, unix::AsyncFd};
-
-/// Descriptors that commands leave to PID 1, for connections and files.
-const KEPT_BACK: u64 = 64;
 
 /// PID 1's end of a pipe or of a terminal; a terminal's one end serves several streams.
 pub(crate) type Pipe = Arc<AsyncFd<OwnedFd>>;
@@ -83,11 +80,7 @@ fn fork(plan: &Plan, stdio: [RawFd; 3]) -> std::io::Result<Control> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    // The lowest free number is taken, so a high one means that few are left.
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    if most.is_some_and(|most| control_theirs.as_raw_fd().unsigned_abs() as u64 + KEPT_BACK > most) {
-        return Err(std::io::Error::from_raw_os_error(libc::EMFILE));
-    }
+    reserve::check(&control_theirs, reserve::COMMAND)?;
     // SAFETY: the child runs `shim::run`, which keeps to raw calls and prepared memory.
     let Some(pid) = (unsafe { sys::fork() })? else { shim::run(plan, stdio, control_theirs.as_raw_fd()) };
     Control::new(control, pid)

@@ -12,15 +12,20 @@ const ROUND: Duration = Duration::from_millis(10);
 /// Kills until nothing of a lost command is found.
 pub(crate) async fn sweep(execs: &Execs, lost: ExecId) {
     let me = std::process::id() as i32;
-    for _ in 0..ROUNDS {
+    let mut rounds = 0;
+    while rounds < ROUNDS {
         // Taken anew each round: commands may have started while we slept, and their shims are safe.
         let spared = execs.shims_except(lost);
-        let Ok(mut tree) = Tree::new() else { return };
-        let _ = tree.signal_below(me, &spared, libc::SIGSTOP);
-        if !matches!(tree.signal_below(me, &spared, libc::SIGKILL), Ok(1..)) {
-            return;
+        let killed = Tree::new().and_then(|mut tree| {
+            let _ = tree.signal_below(me, &spared, libc::SIGSTOP);
+            tree.signal_below(me, &spared, libc::SIGKILL)
+        });
+        match killed {
+            Ok(0) => return,
+            Ok(_) => rounds += 1,
+            // Without memory or a descriptor to look with, nothing is known to be dead.
+            Err(_) => {}
         }
-        drop(tree);
         tokio::time::sleep(ROUND).await;
     }
 }

@@ -32,6 +32,8 @@ enum TreePlace {
 pub(crate) struct Tree {
     entries: &'static mut [Entry],
     used: usize,
+    /// Why a process may be missing from the snapshot.
+    missing: Option<Errno>,
 }
 
 impl Tree {
@@ -53,11 +55,11 @@ impl Tree {
             }
             std::slice::from_raw_parts_mut(start.cast::<Entry>(), ROOM)
         };
-        Ok(Self { entries, used: 0 })
+        Ok(Self { entries, used: 0, missing: None })
     }
 
     /// Sends a signal to every live process below `root`, leaving out the processes of `spared` and what is below
-    /// them. Returns how many processes the signal had an effect on.
+    /// them. Returns how many processes the signal had an effect on, or an error where it could not look at all of them.
     pub(crate) fn signal_below(&mut self, root: i32, spared: &[i32], signal: i32) -> Result<usize, Errno> {
         self.look()?;
         let mut hit = 0;
@@ -72,7 +74,7 @@ impl Tree {
                 hit += 1;
             }
         }
-        Ok(hit)
+        self.missing.map_or(Ok(hit), Err)
     }
 
     /// Follows the parents of an entry, then stores the result on the whole way.
@@ -116,7 +118,7 @@ impl Tree {
     fn look(&mut self) -> Result<(), Errno> {
         let directory = sys::open(c"/proc", libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC)?;
         let mut buffer = [0u8; 8192];
-        self.used = 0;
+        (self.used, self.missing) = (0, None);
         while let Ok(length @ 1..) = sys::read_entries(directory, &mut buffer) {
             let mut rest = &buffer[..length];
             // d_reclen is at 16, d_name at 19.
@@ -132,11 +134,17 @@ impl Tree {
 
     fn note(&mut self, name: &[u8]) {
         let Some(pid) = number(name) else { return };
-        if self.used < ROOM
-            && let Some((state, parent)) = state_and_parent(pid)
-        {
-            self.entries[self.used] = Entry { pid, parent, state, place: TreePlace::Unknown };
-            self.used += 1;
+        if self.used >= ROOM {
+            return;
+        }
+        match state_and_parent(pid) {
+            Ok(Some((state, parent))) => {
+                self.entries[self.used] = Entry { pid, parent, state, place: TreePlace::Unknown };
+                self.used += 1;
+            }
+            Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => self.missing = Some(e),
+            // It has ended meanwhile.
+            Ok(None) | Err(_) => {}
         }
     }
 }
@@ -161,14 +169,14 @@ fn number(name: &[u8]) -> Option<i32> {
     })
 }
 
-fn state_and_parent(pid: i32) -> Option<(u8, i32)> {
+fn state_and_parent(pid: i32) -> Result<Option<(u8, i32)>, Errno> {
     let mut path = *b"/proc/0000000000/stat\0";
-    let path = write_path(&mut path, pid)?;
-    let fd = sys::open(path, libc::O_RDONLY | libc::O_CLOEXEC).ok()?;
+    let Some(path) = write_path(&mut path, pid) else { return Ok(None) };
+    let fd = sys::open(path, libc::O_RDONLY | libc::O_CLOEXEC)?;
     let mut buffer = [0u8; 256];
     let length = sys::read(fd, &mut buffer);
     let _ = sys::close(fd);
-    parse_stat(&buffer[..length.ok()?])
+    Ok(parse_stat(&buffer[..length?]))
 }
 
 /// Puts `/proc/<pid>/stat` at the start of the buffer.

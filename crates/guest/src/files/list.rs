@@ -1,7 +1,7 @@
 //! Listing a directory, a batch at a time, however large it is.
 
 use super::{Files, entry, resolve};
-use crate::errors::on_path;
+use crate::{errors::on_path, reserve};
 use atoll_guest_proto::{
     to_status,
     v1::{FileEntry, ListDirRequest},
@@ -23,6 +23,7 @@ impl Files {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let open = move || {
             let fd = resolve::open(&place, flags)?;
+            reserve::check(&fd, reserve::STREAM).map_err(|e| on_path(e, place.field))?;
             Dir::new(fd).map_err(|e| on_path(e, "path"))
         };
         let dir = self.run(open).await?;

@@ -2,7 +2,7 @@
 //! pauses the reading.
 
 use super::{Files, entry, resolve};
-use crate::errors::on_path;
+use crate::{errors::on_path, reserve};
 use atoll_guest_proto::{
     to_status,
     v1::{FileChunk, FileEntry, ReadFileRequest, file_chunk::Part},
@@ -41,6 +41,7 @@ impl Files {
         let place = self.place(path, "path")?;
         let open = move || {
             let fd = resolve::open(&place, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            reserve::check(&fd, reserve::STREAM).map_err(|e| on_path(e, place.field))?;
             resolve::check_regular(&fd, &place)?;
             Ok((entry::of_open(&fd, &place)?, fd))
         };

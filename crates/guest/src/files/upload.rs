@@ -2,7 +2,7 @@
 //! complete; dropped before that, it leaves nothing. Appending goes to the file itself.
 
 use super::{directories, entry, path::SplitPath, resolve};
-use crate::errors::on_path;
+use crate::{errors::on_path, reserve};
 use atoll_guest_proto::v1::{FileEntry, WriteHead};
 use atoll_types::{Error, ErrorCode, Result, files::READ_ONLY_REMEDY};
 use rustix::{
@@ -45,6 +45,7 @@ impl Upload {
         } else {
             resolve::open_parent(&place)?
         };
+        reserve::check(&parent, reserve::STREAM).map_err(|e| on_path(e, place.field))?;
         let wanted = (head.mode != 0).then_some(head.mode & 0o7777);
         let present = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some((FileType::from_raw_mode(stat.st_mode), stat.st_mode & 0o7777)),

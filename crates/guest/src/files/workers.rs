@@ -2,8 +2,8 @@
 //! a sandbox that has no room for another thread. More are started when there is work, where there is room for
 //! them, and end soon after.
 //!
-//! The other resources that user code could exhaust are reserved too: a command leaves 64 descriptors free, and
-//! the cgroup allows 16 processes more than the user's rlimit.
+//! The other resources that could be used up are reserved too: descriptors (`reserve`), and the cgroup allows 16
+//! processes more than the user's rlimit.
 
 use std::{
     collections::VecDeque,

@@ -1,6 +1,7 @@
 //! A reader of a spool, from any offset.
 
 use super::{Extent, SpoolDirectory, changes_name, data_name, read_change};
+use crate::reserve;
 use atoll_guest_proto::v1::Stream;
 use atoll_types::ExecId;
 use rustix::io::{Errno, Result, pread};
@@ -14,7 +15,9 @@ pub(crate) struct SpoolReader {
 impl SpoolReader {
     /// Only for a command that has output.
     pub(crate) fn open(directory: &SpoolDirectory, id: ExecId) -> Result<Self> {
-        Ok(Self { data: directory.open(&data_name(id))?, changes: directory.open(&changes_name(id)).ok() })
+        let data = directory.open(&data_name(id))?;
+        reserve::check(&data, reserve::STREAM)?;
+        Ok(Self { data, changes: directory.open(&changes_name(id)).ok() })
     }
 
     /// Opens the second file, if it was not there yet when this was opened.

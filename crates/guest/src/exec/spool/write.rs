@@ -1,6 +1,7 @@
 //! The writer of a spool. An error here drops output and never disturbs the command.
 
 use super::{Extent, SpoolDirectory, changes_name, data_name, other, read_change};
+use crate::reserve::Owed;
 use atoll_guest_proto::v1::Stream;
 use atoll_types::ExecId;
 use rustix::{
@@ -34,6 +35,8 @@ pub(crate) struct SpoolWriter {
     keep: Keep,
     data: Option<OwnedFd>,
     changes: Option<OwnedFd>,
+    /// The two, while they are not open: output that could not be written is lost.
+    owed: Owed,
     last: Option<Stream>,
     extent: Extent,
     /// Where the oldest are kept: once a byte was dropped, all later ones are, so that the stored output has no
@@ -52,6 +55,7 @@ impl SpoolWriter {
             keep,
             data: None,
             changes: None,
+            owed: Owed::new(2),
             last: None,
             extent,
             full: false,
@@ -170,8 +174,8 @@ impl SpoolWriter {
                 if self.extent.changes - self.extent.freed_changes >= MOST_CHANGES {
                     return Err(Errno::FBIG);
                 }
-                let file =
-                    get_or_create(&mut self.changes, || self.directory.create(&changes_name(self.id)))?;
+                let make = || self.directory.create(&changes_name(self.id));
+                let file = get_or_create(&mut self.changes, &mut self.owed, make)?;
                 let record = self.extent.kept.to_ne_bytes();
                 if pwrite(file, &record, self.extent.changes * 8)? < record.len() {
                     return Err(Errno::NOSPC);
@@ -185,7 +189,8 @@ impl SpoolWriter {
 
     /// How many of the bytes were written before the disk was full.
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        let file = get_or_create(&mut self.data, || self.directory.create(&data_name(self.id)))?;
+        let make = || self.directory.create(&data_name(self.id));
+        let file = get_or_create(&mut self.data, &mut self.owed, make)?;
         let mut done = 0;
         while done < bytes.len() {
             match pwrite(file, &bytes[done..], self.extent.kept + done as u64) {
@@ -217,9 +222,14 @@ fn punch(file: Option<&OwnedFd>, from: u64, to: u64) {
     }
 }
 
-fn get_or_create(slot: &mut Option<OwnedFd>, make: impl FnOnce() -> Result<OwnedFd>) -> Result<&OwnedFd> {
+fn get_or_create<'a>(
+    slot: &'a mut Option<OwnedFd>,
+    owed: &mut Owed,
+    make: impl FnOnce() -> Result<OwnedFd>,
+) -> Result<&'a OwnedFd> {
     if slot.is_none() {
         *slot = Some(make()?);
+        owed.opened();
     }
     slot.as_ref().ok_or(Errno::IO)
 }
