@@ -84,6 +84,12 @@ test("the form has every field of the API, and its command makes the same sandbo
   const form = page.getByRole("form", { name: "Create a sandbox" });
   await form.getByLabel("Memory, MiB").fill("64");
   await form.getByLabel("Processes, at once").fill("77");
+  await form.getByLabel("Network").selectOption("only what is listed");
+  await form.getByLabel("Allow", { exact: true }).fill("api.example.com\nother.example.org:443");
+  await form.getByLabel("Deny", { exact: true }).fill("bad.example.org");
+  await form.getByRole("checkbox", { name: "python" }).check();
+  await form.getByText("Limits").click();
+  await form.getByLabel("Connections at a time").fill("5");
   await form.getByText("More: profile").click();
   await form.getByLabel("Profile").selectOption("root");
   await form.getByLabel("Snapshots by itself").selectOption("before_exec");
@@ -126,6 +132,17 @@ test("the form has every field of the API, and its command makes the same sandbo
   const words = command.split(" ").slice(1);
   const { stdout } = await promisify(execFile)(PROGRAM, words, { env });
   assert.deepEqual(of(await read(stdout.trim())), of(made), command);
+  const policyOf = async (id: string) =>
+    (await f.server.ask<{ policy: object }>("GET", `/api/v1/sandboxes/${id}/egress`)).policy;
+  const policy = await policyOf(String(made.id));
+  assert.deepEqual(policy, {
+    mode: "allowlist",
+    allow: ["api.example.com", "other.example.org:443"],
+    deny: ["bad.example.org"],
+    presets: ["python"],
+    limits: { connections: 5 },
+  });
+  assert.deepEqual(await policyOf(stdout.trim()), policy, command);
   for (const id of [String(made.id), stdout.trim()]) await f.server.ask("DELETE", `/api/v1/sandboxes/${id}`);
 });
 

@@ -36,6 +36,12 @@ export class ApiError extends Error {
   }
 }
 
+/** The server names a field of a list or of a group by its place: `volumes[0].path`, `filesystem.blocked`. */
+export function fieldError(fields: Record<string, string>, name: string): string | undefined {
+  const found = Object.keys(fields).find((field) => field.split(/[.[]/).includes(name));
+  return found && fields[found];
+}
+
 /** Reads the body of a refusal. */
 export function errorOf(status: number, body: unknown): ApiError {
   if (isAgentWire(body)) return new ApiError(body.message, status, body.error);

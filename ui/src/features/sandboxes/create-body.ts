@@ -1,5 +1,6 @@
 // The create form as a request, and as a command.
 import type { Schemas } from "@/api/client";
+import { boundsOf, linesOf, NOTHING, type PolicyDraft, policyOf } from "@/lib/egress-policy";
 import { quote } from "@/lib/shell";
 
 type Body = Schemas["CreateBody"];
@@ -24,16 +25,13 @@ export const EMPTY = {
   read_only: "",
   read_write: "",
   blocked: "",
+  /** Whether it has what the tier allows, where there are no rules of its own. */
   network: false,
+  /** Its own rules; the mode `none` is none. */
+  egress: NOTHING,
 };
 
 export type Form = typeof EMPTY;
-
-const linesOf = (text: string) =>
-  text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter(Boolean);
 
 /** Lines of name=value. A line without `=` is a name with an empty value. */
 function pairs(text: string): Record<string, string> {
@@ -102,13 +100,25 @@ export function bodyOf(form: Form): Body {
     tenant_id: form.tenant_id || undefined,
     filesystem: Object.values(rules).some(Boolean) ? rules : undefined,
     network_enabled: form.network || undefined,
+    egress: form.egress.mode === "none" ? undefined : policyOf(form.egress),
   };
   return JSON.parse(JSON.stringify(body)) as Body;
 }
 
-/** Nothing where there are secrets, which are not for the list of a machine's processes. */
+function addPolicy(add: (flag: string, value: string) => void, egress: PolicyDraft) {
+  add("--egress-mode", egress.mode);
+  for (const line of linesOf(egress.allow)) add("--allow", line);
+  for (const line of linesOf(egress.deny)) add("--deny", line);
+  for (const name of egress.mode === "allowlist" ? egress.presets : []) add("--preset", name);
+  for (const [name, value] of boundsOf(egress)) add("--limit", `${name}=${value.trim()}`);
+}
+
+/** Nothing where there are secrets, which are not for the list of a machine's processes, or rules of single requests,
+ * which have no flag. */
 export function asCli(form: Form): string | undefined {
-  if (form.secrets.trim()) return undefined;
+  const { egress } = form;
+  const rules = egress.mode === "none" ? [] : linesOf(`${egress.allow}\n${egress.deny}`);
+  if (form.secrets.trim() || rules.some((rule) => rule.startsWith("{"))) return undefined;
   const words = ["atoll", "create"];
   const add = (flag: string, value: string, unit = "") =>
     value.trim() && words.push(flag, quote(value.trim() + unit));
@@ -121,6 +131,7 @@ export function asCli(form: Form): string | undefined {
   add("--idle-timeout", form.idle_timeout_seconds, "s");
   add("--max-lifetime", form.max_lifetime_seconds, "s");
   if (form.network) words.push("--network");
+  if (egress.mode !== "none") addPolicy(add, egress);
   add("--session-key", form.session_key);
   add("--auto-snapshot", form.auto_snapshot);
   for (const [name, value] of Object.entries(pairs(form.labels))) add("--label", `${name}=${value}`);

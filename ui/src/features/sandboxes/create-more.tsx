@@ -1,4 +1,5 @@
 // The fields of the create form that few need: they are folded.
+import { fieldError } from "@/api/errors";
 import { Field, Input, inputClass, Select } from "@/components/field";
 import type { Form } from "./create-body";
 
@@ -9,7 +10,7 @@ interface Props {
   onChange: (changes: Partial<Form>) => void;
 }
 
-type Texts = Exclude<keyof Form, "network">;
+type Texts = Exclude<keyof Form, "network" | "egress">;
 
 /** Fields of one line or several, with what they mean. */
 const LINES: [name: Texts, label: string, hint: string, rows: number][] = [
@@ -23,12 +24,9 @@ const LINES: [name: Texts, label: string, hint: string, rows: number][] = [
   ["blocked", "Paths that cannot be reached", "One in a line; by root neither", 2],
 ];
 
-/** The server names a field of a list or of a group by its place: `volumes[0].path`, `filesystem.blocked`. */
-function errorOf(fields: Record<string, string>, name: string): string | undefined {
-  const found = Object.keys(fields).find((field) => field.split(/[.[]/).includes(name));
-  // What is wrong with the rules together stands at the first of them.
-  return found ? fields[found] : name === "read_only" ? fields.filesystem : undefined;
-}
+/** What is wrong with the rules of paths together stands at the first of them. */
+const errorOf = (fields: Record<string, string>, name: string) =>
+  fieldError(fields, name) ?? (name === "read_only" ? fields.filesystem : undefined);
 
 export function More({ form, fields, onChange }: Props) {
   const wrong = LINES.some(([name]) => errorOf(fields, name)) || undefined;

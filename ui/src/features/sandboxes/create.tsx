@@ -4,14 +4,16 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { useNavigate } from "react-router";
 import { api, type Schemas, unwrap } from "@/api/client";
-import { ApiError } from "@/api/errors";
+import { ApiError, fieldError } from "@/api/errors";
 import { images } from "@/api/queries";
 import { type Limits, useSignedIn } from "@/api/session";
 import { Button } from "@/components/button";
 import { CopyAs } from "@/components/copy-as";
 import { ErrorNote } from "@/components/error-note";
 import { Field, Input, inputClass, Select } from "@/components/field";
+import { PolicyFields } from "@/components/policy-fields";
 import { notify } from "@/components/toast";
+import type { Mode } from "@/lib/egress-policy";
 import { curl } from "@/lib/shell";
 import { asCli, bodyOf, EMPTY, type Form } from "./create-body";
 import { More } from "./create-more";
@@ -101,16 +103,22 @@ export function Create({ onClose }: { onClose: () => void }) {
             />
           )}
         </Field>
-        <Field label="Network" error={fields.network_enabled} hint={networkHint(network)}>
+        <Field
+          label="Network"
+          error={fields.network_enabled ?? fieldError(fields, "egress")}
+          hint={networkHint(network)}
+        >
           {(props) => (
             <Select
               {...props}
               disabled={network === "none"}
-              value={form.network ? "on" : ""}
-              onChange={(event) => change({ network: event.target.value !== "" })}
+              value={form.network ? "tier" : form.egress.mode}
+              onChange={(event) => change(networkOf(event.target.value as Network, form))}
             >
-              <option value="">none</option>
-              <option value="on">what the tier allows</option>
+              <option value="none">none</option>
+              <option value="tier">what the tier allows</option>
+              <option value="allowlist">only what is listed</option>
+              <option value="full">all but private addresses</option>
             </Select>
           )}
         </Field>
@@ -148,6 +156,15 @@ export function Create({ onClose }: { onClose: () => void }) {
           )}
         </Field>
       </div>
+      {form.egress.mode !== "none" && (
+        <div className="mb-1 grid gap-x-4 gap-y-1 md:grid-cols-2">
+          <PolicyFields
+            draft={form.egress}
+            fields={fields}
+            onChange={(changes) => change({ egress: { ...form.egress, ...changes } })}
+          />
+        </div>
+      )}
       <More form={form} fields={fields} onChange={change} />
       {create.error && <ErrorNote what="The sandbox was not made" error={create.error} />}
       <div className="mt-2 flex items-center gap-2">
@@ -161,8 +178,16 @@ export function Create({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** `tier` is what the tier allows; the others are modes of rules of its own. */
+type Network = "tier" | Mode;
+
+function networkOf(chosen: Network, { egress }: Form): Partial<Form> {
+  const tier = chosen === "tier";
+  return { network: tier, egress: { ...egress, mode: tier ? "none" : chosen } };
+}
+
 function networkHint(network: Limits["network"] | undefined): string {
   if (network === "none") return "The key's tier allows none";
   if (network === "restricted") return "The tier allows the hosts of package managers";
-  return "Rules can be set in detail afterwards";
+  return "Rules can be changed while it runs";
 }

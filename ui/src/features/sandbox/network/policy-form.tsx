@@ -1,43 +1,16 @@
-// The policy as a form. Entries that allow single requests are JSON in a line, as the API writes them.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+// The policy as a form.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schemas, unwrap } from "@/api/client";
 import { asApiError } from "@/api/errors";
 import { refreshSandbox } from "@/api/queries";
 import { Button } from "@/components/button";
 import { ErrorNote } from "@/components/error-note";
-import { Field, Input, Select } from "@/components/field";
+import { Field, Select } from "@/components/field";
 import { Panel } from "@/components/page";
+import { PolicyFields } from "@/components/policy-fields";
 import { notify } from "@/components/toast";
-import { cx } from "@/lib/cx";
-
-type Policy = Schemas["EgressPolicy"];
-type Entry = Schemas["EgressEntry"];
-type Mode = NonNullable<Policy["mode"]>;
-
-const LIMITS = {
-  connections: "Connections at a time",
-  connections_per_second: "Connections a second",
-  bytes: "Bytes in all",
-  bytes_per_second: "Bytes a second",
-  connection_seconds: "Seconds of a connection",
-} as const;
-
-const MODES: Record<Mode, string> = {
-  none: "nothing is reachable",
-  allowlist: "only what is listed is reachable",
-  full: "everything but private addresses is reachable",
-};
-
-const write = (entries: Entry[] = []) =>
-  entries.map((entry) => (typeof entry === "string" ? entry : JSON.stringify(entry))).join("\n");
-
-const read = (text: string): Entry[] =>
-  text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter(Boolean)
-    .map((line) => (line.startsWith("{") ? (JSON.parse(line) as Entry) : line));
+import { draftOf, MODES, type Mode, policyOf } from "@/lib/egress-policy";
 
 interface Props {
   sandbox: string;
@@ -47,32 +20,11 @@ interface Props {
 
 export function PolicyForm({ sandbox, info, readOnly }: Props) {
   const client = useQueryClient();
-  const { policy } = info;
-  const [mode, setMode] = useState<Mode>(policy.mode ?? "none");
-  const [allow, setAllow] = useState(write(policy.allow));
-  const [deny, setDeny] = useState(write(policy.deny));
-  const [chosen, setChosen] = useState(new Set(policy.presets ?? []));
-  const [limits, setLimits] = useState<Record<string, string>>(
-    Object.fromEntries(
-      Object.entries(policy.limits ?? {}).map(([name, value]) => [name, String(value ?? "")]),
-    ),
-  );
-  const presets = useQuery({
-    queryKey: ["presets"],
-    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/egress/presets", { signal })),
-  });
+  const [draft, setDraft] = useState(draftOf(info.policy));
   const save = useMutation({
-    mutationFn: async () => {
-      const bounds = Object.entries(limits).filter(([, value]) => value.trim());
-      const body = {
-        mode,
-        ...(mode !== "none" && { allow: read(allow), deny: read(deny) }),
-        ...(mode === "allowlist" && { presets: [...chosen] }),
-        ...(bounds.length > 0 && {
-          limits: Object.fromEntries(bounds.map(([name, value]) => [name, Number(value)])),
-        }),
-      } as Policy;
-      return unwrap(api.PUT("/api/v1/sandboxes/{id}/egress", { params: { path: { id: sandbox } }, body }));
+    mutationFn: () => {
+      const request = { params: { path: { id: sandbox } }, body: policyOf(draft) };
+      return unwrap(api.PUT("/api/v1/sandboxes/{id}/egress", request));
     },
     onSuccess: () => {
       notify("The policy is in force");
@@ -80,20 +32,6 @@ export function PolicyForm({ sandbox, info, readOnly }: Props) {
     },
   });
   const fields = save.error ? asApiError(save.error).fields : {};
-  const listed = (name: string, label: string, text: string, set: (text: string) => void) => (
-    <Field label={label} error={fields[name]} hint="One in a line: host, *.suffix, host:port, address, range">
-      {(props) => (
-        <textarea
-          {...props}
-          rows={4}
-          spellCheck={false}
-          value={text}
-          onChange={(event) => set(event.target.value)}
-          className="rounded border border-line-strong bg-surface p-2 font-mono text-xs focus:border-accent focus:outline-none"
-        />
-      )}
-    </Field>
-  );
   return (
     <Panel title="Policy">
       <form
@@ -104,12 +42,12 @@ export function PolicyForm({ sandbox, info, readOnly }: Props) {
         }}
       >
         <fieldset disabled={readOnly} className="grid gap-x-4 gap-y-1 md:grid-cols-2">
-          <Field label="Mode" error={fields.mode} hint={MODES[mode]} className="md:col-span-2">
+          <Field label="Mode" error={fields.mode} hint={MODES[draft.mode]} className="md:col-span-2">
             {(props) => (
               <Select
                 {...props}
-                value={mode}
-                onChange={(event) => setMode(event.target.value as Mode)}
+                value={draft.mode}
+                onChange={(event) => setDraft({ ...draft, mode: event.target.value as Mode })}
                 className="max-w-60"
               >
                 {Object.keys(MODES).map((each) => (
@@ -118,55 +56,11 @@ export function PolicyForm({ sandbox, info, readOnly }: Props) {
               </Select>
             )}
           </Field>
-          {mode !== "none" && listed("allow", "Allow", allow, setAllow)}
-          {mode !== "none" && listed("deny", "Deny", deny, setDeny)}
-          {mode === "allowlist" && (
-            <fieldset className="flex flex-wrap gap-1 md:col-span-2">
-              <legend className="mb-1 text-xs font-medium">Presets</legend>
-              {presets.data?.map(({ name, entries }) => (
-                <label
-                  key={name}
-                  title={write(entries.map((each) => each.entry))}
-                  className={cx(
-                    "flex h-7 items-center gap-1.5 rounded border px-2 text-xs",
-                    chosen.has(name) && "border-accent",
-                  )}
-                >
-                  <input
-                    type="checkbox"
-                    className="accent-accent"
-                    checked={chosen.has(name)}
-                    onChange={(event) => {
-                      const next = new Set(chosen);
-                      if (event.target.checked) next.add(name);
-                      else next.delete(name);
-                      setChosen(next);
-                    }}
-                  />
-                  {name}
-                </label>
-              ))}
-            </fieldset>
-          )}
-          {mode !== "none" && (
-            <details className="md:col-span-2" open={Object.keys(limits).length > 0}>
-              <summary className="cursor-pointer text-xs font-medium">Limits</summary>
-              <div className="mt-2 grid gap-x-4 sm:grid-cols-3">
-                {Object.entries(LIMITS).map(([name, label]) => (
-                  <Field key={name} label={label} error={fields[name]} hint="empty: no bound">
-                    {(props) => (
-                      <Input
-                        {...props}
-                        inputMode="numeric"
-                        value={limits[name] ?? ""}
-                        onChange={(event) => setLimits({ ...limits, [name]: event.target.value })}
-                      />
-                    )}
-                  </Field>
-                ))}
-              </div>
-            </details>
-          )}
+          <PolicyFields
+            draft={draft}
+            fields={fields}
+            onChange={(changes) => setDraft({ ...draft, ...changes })}
+          />
         </fieldset>
         {save.error && <ErrorNote what="The policy was not changed" error={save.error} />}
         {!readOnly && (
