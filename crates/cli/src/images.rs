@@ -195,6 +195,10 @@ fn shown(image: &Image) -> String {
     let packages = packages.map(|count| format!("{count}; --json lists them"));
     let pool =
         (image.warm_pool_max > 0).then(|| format!("{} to {}", image.warm_pool_min, image.warm_pool_max));
+    let ready = image.ready_check.as_ref().map(|line| {
+        let seconds = image.ready_timeout_seconds.unwrap_or_default();
+        format!("{line}, within {seconds} seconds")
+    });
     let rows = [
         ("Name", some(image.name.clone())),
         ("Tags", some(image.tags.join(" "))),
@@ -215,6 +219,8 @@ fn shown(image: &Image) -> String {
         ("Variables", some(variables.join(" "))),
         ("Entrypoint", some(image.entrypoint.join(" "))),
         ("Command", some(image.command.join(" "))),
+        ("Starts", image.start_command.clone()),
+        ("Ready when", ready),
         ("Default limits", some(limits.join(", "))),
         ("Packages", packages),
         ("Kept ready", pool),

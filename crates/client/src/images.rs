@@ -53,6 +53,16 @@ pub struct Image {
     pub entrypoint: Vec<String>,
     #[serde(default)]
     pub command: Vec<String>,
+    /// What each sandbox starts.
+    #[serde(default)]
+    pub start_command: Option<String>,
+    /// What succeeds once a sandbox is ready.
+    #[serde(default)]
+    pub ready_check: Option<String>,
+    #[serde(default)]
+    pub ready_timeout_seconds: Option<u32>,
+    #[serde(default)]
+    pub ready_interval_ms: Option<u32>,
     #[serde(default)]
     pub memory_mb: Option<u64>,
     #[serde(default)]

@@ -35,6 +35,9 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+/// The reason of the status of a sandbox whose image starts a command that has not been started yet, or is not ready.
+pub(crate) const STARTING: &str = "starting";
+
 /// How long an actor without requests lives before its task ends.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -79,6 +82,8 @@ enum SandboxRequest {
     /// The record, if its state allows an operation that is carried out beside the actor.
     CheckState(Operation, oneshot::Sender<Result<SandboxRecord>>),
     RollBack(Box<Rollback>, oneshot::Sender<Result<RollbackOutcome>>),
+    /// What its image says that the sandbox starts was started in this container; with the reason why it is not ready.
+    Started(ContainerId, Option<String>, oneshot::Sender<Result<SandboxRecord>>),
 }
 
 /// A container of the pool for a sandbox that was just recorded with it.
@@ -230,6 +235,9 @@ impl SandboxActor {
             }
             SandboxRequest::CheckState(operation, reply) => _ = reply.send(self.check_state(operation).await),
             SandboxRequest::RollBack(rollback, reply) => _ = reply.send(self.roll_back(*rollback).await),
+            SandboxRequest::Started(container, reason, reply) => {
+                _ = reply.send(self.started(container, reason).await);
+            }
         }
     }
 
@@ -245,10 +253,26 @@ impl SandboxActor {
         Ok(record)
     }
 
-    /// Records that the sandbox runs from now on.
+    /// Records that the sandbox runs from now on, and where its image starts a command that this is still to be done
+    /// ([`crate::sandboxes`] does it).
     async fn runs(&self, record: &SandboxRecord, kind: ActivityKind) -> Result<SandboxRecord> {
         let (last_activity_at, activity) = (Some(now_ms()), self.activity(kind, ""));
-        self.change(record, Change { last_activity_at, activity, ..Change::status(Status::Ready) }).await
+        let reason = self.shared.catalogue.start(&record.profile.image).map(|_| STARTING.to_owned());
+        let status = Some(StatusChange::new(Status::Ready, reason));
+        self.change(record, Change { status, last_activity_at, activity, ..Change::default() }).await
+    }
+
+    /// Records what came of the command that the sandbox's image starts, for the container in which it was started.
+    async fn started(&self, container: ContainerId, reason: Option<String>) -> Result<SandboxRecord> {
+        let record = self.whole_record().await?;
+        must_allow(LegalStates::Running, &record)?;
+        // Another container has a start of its own, and the reason of a pause is not lost.
+        let same = record.container == Some(container) && record.status == Status::Ready;
+        if !same || record.status_reason == reason {
+            return Ok(record);
+        }
+        let status = Some(StatusChange::new(Status::Ready, reason));
+        self.change(&record, Change { status, ..Change::default() }).await
     }
 
     async fn change(&self, record: &SandboxRecord, change: Change) -> Result<SandboxRecord> {

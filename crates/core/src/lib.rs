@@ -28,6 +28,7 @@ mod files;
 mod gpu;
 mod idempotency;
 pub mod image_specs;
+mod image_start;
 mod images;
 mod kernels;
 mod keys;

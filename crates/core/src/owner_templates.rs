@@ -65,6 +65,8 @@ impl OwnerTemplate {
             env: self.env.clone(),
             start_command: None,
             ready_check: None,
+            ready_timeout_seconds: None,
+            ready_interval_ms: None,
             default_resources: self.default_resources,
         }
     }

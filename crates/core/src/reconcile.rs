@@ -3,7 +3,7 @@
 
 use crate::{
     Lifecycle,
-    actor::{Step, StepTarget},
+    actor::{STARTING, Step, StepTarget},
     pool::memory::{self, Remembered},
     transfer::half_imported,
 };
@@ -154,7 +154,10 @@ impl Lifecycle {
                 (Status::Ready, Some("the server ended while it was being resumed".to_owned()))
             }
             // Cut off between the start and its record.
-            (Status::Provisioning, Some(State::Running)) => (Status::Ready, None),
+            (Status::Provisioning, Some(State::Running)) => {
+                let starts = self.images.catalogue.start(&record.profile.image);
+                (Status::Ready, starts.map(|_| STARTING.to_owned()))
+            }
             (Status::Provisioning, _) => {
                 (Status::Stopped, Some("the server ended while it started".to_owned()))
             }

@@ -99,10 +99,15 @@ pub(crate) struct TemplateBody {
     setup_commands: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Not supported: a new sandbox starts nothing by itself.
+    /// A line for the shell that each sandbox of the image starts, as its user; kept in the label `atoll.start_command`.
     start_command: Option<String>,
-    /// A line for the shell that must succeed in the end, as an ordinary user.
+    /// A line for the shell that must succeed in the end, as an ordinary user. With a start_command it is tried until it succeeds, in the
+    /// build and in each sandbox; kept in the label `atoll.ready_check`.
     ready_check: Option<String>,
+    /// How long that may take: 1 to 600, 60 without it.
+    ready_timeout_seconds: Option<u32>,
+    /// The time between two tries: 50 to 60000, 500 without it.
+    ready_interval_ms: Option<u32>,
     default_resources: Option<TemplateResourcesBody>,
 }
 
@@ -119,6 +124,8 @@ impl From<TemplateBody> for Template {
             env,
             start_command,
             ready_check,
+            ready_timeout_seconds,
+            ready_interval_ms,
             default_resources,
         } = body;
         let file = |TemplateFileBody { path, content, mode }| TemplateFile { path, content, mode };
@@ -138,6 +145,8 @@ impl From<TemplateBody> for Template {
             env,
             start_command,
             ready_check,
+            ready_timeout_seconds,
+            ready_interval_ms,
             default_resources: default_resources.map(resources),
         }
     }

@@ -103,9 +103,12 @@ pub(crate) struct TemplateItem {
     /// Lines for the shell that run after that.
     setup_commands: Vec<String>,
     env: BTreeMap<String, String>,
+    /// A line for the shell that each sandbox starts.
     start_command: Option<String>,
-    /// A line for the shell that succeeds in an image that is as it should be.
+    /// A line for the shell that succeeds in an image that is as it should be; where sandboxes start a command, once that is ready.
     ready_check: Option<String>,
+    ready_timeout_seconds: Option<u32>,
+    ready_interval_ms: Option<u32>,
     default_resources: Option<ResourcesItem>,
     is_builtin: bool,
     /// The image that was last built of it; null before that.
@@ -128,6 +131,8 @@ impl From<Template> for TemplateItem {
             env,
             start_command,
             ready_check,
+            ready_timeout_seconds,
+            ready_interval_ms,
             default_resources,
         } = template;
         let resources = |TemplateResources { memory_mb, cpu_cores, disk_mb }| ResourcesItem {
@@ -145,6 +150,8 @@ impl From<Template> for TemplateItem {
             env,
             start_command,
             ready_check,
+            ready_timeout_seconds,
+            ready_interval_ms,
             default_resources: default_resources.map(resources),
             is_builtin: true,
             image: None,

@@ -11,7 +11,7 @@ use atoll_core::{
     ImageExport, ImageView, ImportImage, PatchImage, PoolBounds, PoolSize, PushImage, PushedImage,
 };
 use atoll_http::{Failure, Who};
-use atoll_types::{ImageConfig, ImageDefaults, ImageRecord, time::rfc3339};
+use atoll_types::{ImageConfig, ImageDefaults, ImageRecord, ImageStart, ReadyCheck, time::rfc3339};
 use axum::{
     Json,
     body::Body,
@@ -64,6 +64,14 @@ pub(crate) struct Image {
     working_directory: Option<String>,
     entrypoint: Vec<String>,
     command: Vec<String>,
+    /// What each sandbox starts as its user, as the label `atoll.start_command` says; neither entrypoint nor command are started.
+    start_command: Option<String>,
+    /// What succeeds once a sandbox is ready, as the label `atoll.ready_check` says.
+    ready_check: Option<String>,
+    /// How long that may take.
+    ready_timeout_seconds: Option<u32>,
+    /// The time between two tries.
+    ready_interval_ms: Option<u32>,
     labels: BTreeMap<String, String>,
     ports: Vec<String>,
     /// The memory of sandboxes whose request names none; the server's default where this is null.
@@ -110,6 +118,10 @@ impl Image {
             working_directory: None,
             entrypoint: Vec::new(),
             command: Vec::new(),
+            start_command: None,
+            ready_check: None,
+            ready_timeout_seconds: None,
+            ready_interval_ms: None,
             labels: BTreeMap::new(),
             ports: Vec::new(),
             memory_mb: None,
@@ -149,6 +161,14 @@ impl From<ImageRecord> for Image {
             last_used_at,
             deleting,
         } = record;
+        let (start_command, ready) =
+            config.start().map(|ImageStart { command, ready }| (command, ready)).unzip();
+        let (ready_check, ready_timeout_seconds, ready_interval_ms) = match ready.flatten() {
+            Some(ReadyCheck { line, timeout_seconds, interval_ms }) => {
+                (Some(line), Some(timeout_seconds), Some(interval_ms))
+            }
+            None => (None, None, None),
+        };
         let ImageConfig { environment, user, ids: _, working_directory, entrypoint, command, labels, ports } =
             config;
         Self {
@@ -170,6 +190,10 @@ impl From<ImageRecord> for Image {
             working_directory,
             entrypoint,
             command,
+            start_command,
+            ready_check,
+            ready_timeout_seconds,
+            ready_interval_ms,
             labels,
             ports,
             memory_mb,

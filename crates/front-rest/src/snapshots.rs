@@ -291,7 +291,7 @@ pub(crate) async fn rollback(
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
         let RolledBack { record, before } =
-            core.snapshots.roll_back(&asker, sandbox, snapshot, options).await?;
+            core.sandboxes.roll_back(&asker, sandbox, snapshot, options).await?;
         let (sandbox, before) = (record.into(), before.map(SnapshotItem::from));
         Ok((StatusCode::OK, RolledBackItem { sandbox, before }))
     };

@@ -1,7 +1,9 @@
 //! What is known of an image beside its files: the name that a request uses, where it comes from, and what containers of
 //! it start with. The launcher knows an image by its id alone.
 
-use crate::{BuildId, ImageId, Limits, Millis, ProviderName, SandboxId, VolumeName, audit::Sha256, names};
+use crate::{
+    BuildId, ImageId, ImageStart, Limits, Millis, ProviderName, SandboxId, VolumeName, audit::Sha256, names,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -105,6 +107,14 @@ pub struct ImageConfig {
     pub labels: BTreeMap<String, String>,
     /// Ports that the image's author names, such as 80/tcp.
     pub ports: Vec<String>,
+}
+
+impl ImageConfig {
+    /// What sandboxes of it start by themselves; none where its labels say nothing that can be right.
+    #[must_use]
+    pub fn start(&self) -> Option<ImageStart> {
+        ImageStart::read(&self.labels).ok().flatten()
+    }
 }
 
 /// The limits of sandboxes that name none.

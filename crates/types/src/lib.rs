@@ -19,6 +19,7 @@ pub mod files;
 mod id;
 mod image;
 mod image_record;
+mod image_start;
 mod key;
 pub mod limits;
 pub mod lines;
@@ -66,6 +67,7 @@ pub use image_record::{
     ImageOrigin, ImageRecord, ImageTag, InstalledPackage, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN,
     is_image_name, is_tag,
 };
+pub use image_start::{ImageStart, ReadyCheck};
 pub use key::{ApiKey, ConsoleSession, KeyHash, Scope};
 pub use limits::Limits;
 pub use list::{ListQuery, Page, SortBy};

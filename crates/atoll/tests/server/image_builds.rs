@@ -50,7 +50,7 @@ fn begin(server: &Server, query: &str, files: &[u8]) -> String {
     path(&begun)
 }
 
-fn begin_of(server: &Server, body: &Value) -> String {
+pub(super) fn begin_of(server: &Server, body: &Value) -> String {
     path(&server.ask("POST", ROOT, &body.to_string()))
 }
 
@@ -60,7 +60,7 @@ fn path(begun: &super::http::Answer) -> String {
 }
 
 /// Waits for a build's end, however long it takes: nextest bounds the test.
-fn end(server: &Server, build: &str) -> Value {
+pub(super) fn end(server: &Server, build: &str) -> Value {
     loop {
         let seen = server.ask("GET", build, "").json();
         if seen["status"] != "running" {
@@ -70,11 +70,11 @@ fn end(server: &Server, build: &str) -> Value {
     }
 }
 
-fn log(server: &Server, build: &str) -> String {
+pub(super) fn log(server: &Server, build: &str) -> String {
     String::from_utf8_lossy(&server.ask("GET", &format!("{build}/log"), "").body).into_owned()
 }
 
-fn done(server: &Server, build: &str) {
+pub(super) fn done(server: &Server, build: &str) {
     let ended = end(server, build);
     assert_eq!(ended["status"], "done", "{ended}\n{}", log(server, build));
 }
@@ -85,7 +85,7 @@ fn with_box() -> Server {
     server
 }
 
-fn put_box(server: &Server) {
+pub(super) fn put_box(server: &Server) {
     let made = import(server, "name=box", &root_filesystem("base"));
     assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
 }
@@ -356,7 +356,17 @@ fn a_build_that_cannot_begin_is_refused() {
         ("an unknown line", 422, json!({ "name": "x", "dockerfile": "FROM box\nVOLUME /x" })),
         ("no files", 422, json!({ "name": "x", "dockerfile": "FROM box\nCOPY a /" })),
         ("an option", 422, json!({ "spec": { "id": "x", "base": "box", "packages": { "pip": ["--pre"] } } })),
-        ("a start", 422, json!({ "spec": { "id": "x", "base": "box", "start_command": "run" } })),
+        ("a start of nothing", 422, json!({ "spec": { "id": "x", "base": "box", "start_command": " " } })),
+        (
+            "a time without a start",
+            422,
+            json!({ "spec": { "id": "x", "base": "box", "ready_check": "a", "ready_timeout_seconds": 1 } }),
+        ),
+        (
+            "a label of a start",
+            422,
+            json!({ "name": "x", "dockerfile": "FROM box\nLABEL atoll.start_command=a atoll.ready_check=b atoll.ready_interval_ms=soon" }),
+        ),
         ("a name that is taken", 409, json!({ "name": "box", "dockerfile": "FROM box" })),
         (
             "a covered folder",
@@ -375,6 +385,7 @@ fn a_build_that_cannot_begin_is_refused() {
         let text = String::from_utf8_lossy(&refused.body).into_owned();
         assert_eq!(refused.status, status, "{what}: {text}");
         assert!(what != "an unknown line" || text.contains("line 2: VOLUME is not supported"), "{text}");
+        assert!(what != "a label of a start" || text.contains("line 2: ready_interval_ms"), "{text}");
         assert!(what != "a covered folder" || text.contains("line 3: WORKDIR"), "{text}");
         assert!(what != "a covered file" || text.contains("/tmp of an image is not seen"), "{text}");
         assert!(!what.starts_with("arguments") || text.contains("args"), "{text}");

@@ -36,6 +36,7 @@ mod image_homes;
 mod image_imports;
 mod image_pulls;
 mod image_pushes;
+mod image_starts;
 mod images;
 mod inspect_ai;
 mod installs;

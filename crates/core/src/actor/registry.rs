@@ -234,6 +234,16 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::RollBack(Box::new(rollback), reply)).await
     }
 
+    /// Records what came of the command that a sandbox's image starts.
+    pub(crate) async fn started(
+        &self,
+        id: SandboxId,
+        container: ContainerId,
+        reason: Option<String>,
+    ) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::Started(container, reason, reply)).await
+    }
+
     /// Whether a rollback ended the container, the command or the cell with this id.
     pub(crate) fn was_rolled_back(&self, id: Uuid) -> bool {
         self.shared.rolled_back.has(id)

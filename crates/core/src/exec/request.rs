@@ -36,10 +36,12 @@ pub enum ExecMode {
     Streamed,
     /// No caller.
     Background,
+    /// No caller: an image says that each of its sandboxes starts it. It is no work that keeps a sandbox from being idle.
+    Start,
 }
 
 impl ExecMode {
-    const ALL: [Self; 3] = [Self::Foreground, Self::Streamed, Self::Background];
+    const ALL: [Self; 4] = [Self::Foreground, Self::Streamed, Self::Background, Self::Start];
 
     /// Its name in the audit trail.
     const fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl ExecMode {
             Self::Foreground => "foreground",
             Self::Streamed => "streamed",
             Self::Background => "background",
+            Self::Start => "start",
         }
     }
 
@@ -57,7 +60,12 @@ impl ExecMode {
 
     /// Whether the command's end takes the files that changed; otherwise the next command's does.
     pub(super) const fn takes_changes(self) -> bool {
-        !matches!(self, Self::Background)
+        !matches!(self, Self::Background | Self::Start)
+    }
+
+    /// Whether the command keeps its sandbox from being idle until its end.
+    pub(super) const fn is_work(self) -> bool {
+        !matches!(self, Self::Start)
     }
 }
 
@@ -149,7 +157,7 @@ impl ExecCommand {
 
     fn timeout(&self, mode: ExecMode, ceiling: TierCeiling) -> Result<Option<Duration>> {
         let (default, most) = match mode {
-            ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
+            ExecMode::Background | ExecMode::Start => (None, MAX_BACKGROUND_SECONDS),
             _ => (Some(self.usual_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS)), MAX_TIMEOUT_SECONDS),
         };
         const FIELD: &str = "timeout_seconds";

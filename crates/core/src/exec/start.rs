@@ -144,8 +144,9 @@ impl Execs {
         let shown = Some(audited.redacted(shown));
         let takes_changes = mode.takes_changes();
         let audit = Some(audited.follow());
-        let execution =
-            Execution::new(&self.end_writer, sandbox, Arc::new(container), audit, shown, takes_changes);
+        let container: Arc<dyn Container> =
+            if mode.is_work() { Arc::new(container) } else { Arc::clone(container.inner()) };
+        let execution = Execution::new(&self.end_writer, sandbox, container, audit, shown, takes_changes);
         let tied = mode != ExecMode::Background && request.id.is_none();
         let task = self.spawn(entry, execution, &report, Some(CallerStream { events, output: sender, tied }));
         let mut kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
@@ -175,8 +176,8 @@ impl Execs {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
             None => self.exec_tasks.enter(sandbox, id).ok(),
         };
-        // Not of a command that another request began.
-        if entry.is_some() {
+        // Not of a command that another request began, and of none that no request asks for.
+        if entry.is_some() && mode.is_work() {
             let before = id.to_string();
             self.snapshots.make_automatic(audited.record()?, AutoSnapshot::BeforeExec, before).await?;
         }
@@ -205,6 +206,24 @@ impl Execs {
         mode: ExecMode,
     ) -> Result<ExecFollow> {
         Ok(self.begin_followed(caller, sandbox, request, mode).await?.0)
+    }
+
+    /// Starts what the image of a sandbox says, unless that command was begun before.
+    pub(crate) async fn run_of_image(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        exec: ExecId,
+        line: &str,
+    ) -> Result<()> {
+        let request =
+            ExecCommand { command: Some(line.to_owned()), id: Some(exec), ..ExecCommand::default() };
+        let Begun { joined, .. } =
+            self.begin(caller, sandbox, &request, ExecMode::Start, None, Ok(())).await?;
+        match joined {
+            Some(audited) => audited.done(Ok(())).await,
+            None => Ok(()),
+        }
     }
 
     async fn begin_followed(

@@ -50,6 +50,8 @@ struct Left {
     own_secrets: bool,
     /// Whether its end takes the files that changed.
     takes_changes: bool,
+    /// Whether it keeps the sandbox from being idle.
+    is_work: bool,
     /// It is a cell, whose id stands in the command's place.
     cell: bool,
 }
@@ -195,8 +197,9 @@ impl Execs {
                     let own_secrets = operation.begin.extra.contains_key(OWN_SECRETS);
                     let mode = operation.begin.extra.get(MODE).and_then(|mode| ExecMode::from_name(mode));
                     let takes_changes = mode.is_some_and(ExecMode::takes_changes);
+                    let is_work = mode.is_none_or(ExecMode::is_work);
                     let shown = operation.begin.detail.text;
-                    let left = Left { operation: open.id, shown, own_secrets, takes_changes, cell };
+                    let left = Left { operation: open.id, shown, own_secrets, takes_changes, is_work, cell };
                     // Of several, the first began the command; the others joined it.
                     found.entry((sandbox, exec)).or_insert(left);
                 }
@@ -209,6 +212,7 @@ impl Execs {
         let LeftIn { record, container, redactor, open, alive } = *left;
         let found = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
         let takes_changes = found.as_ref().is_some_and(|left| left.takes_changes);
+        let is_work = found.as_ref().is_none_or(|left| left.is_work);
         let (audit, shown) = match found {
             None => (None, redactor.text(&report.command)),
             Some(Left { operation, shown, own_secrets, .. }) => {
@@ -223,8 +227,8 @@ impl Execs {
         if noted && audit.is_none() {
             return;
         }
-        // A command is work until its end; a terminal only while a client is connected to it.
-        let container: Arc<dyn Container> = if report.ended || report.terminal.is_some() {
+        // A command is work until its end, unless its image started it; a terminal only while a client is connected to it.
+        let container: Arc<dyn Container> = if report.ended || report.terminal.is_some() || !is_work {
             Arc::clone(container)
         } else {
             let activity_guard = self.activity_tracker.begin(record.id);

@@ -129,8 +129,11 @@ impl Template {
             steps.push(StepKind::Env(self.env.clone().into_iter().collect()));
         }
         steps.extend(self.setup_commands.iter().cloned().map(run));
+        steps.extend(self.start()?.map(|start| StepKind::Label(start.labels())));
         let steps = steps.into_iter().map(|kind| Step { line: 0, kind }).collect();
-        Ok(Plan { start, steps, check: self.ready_check.clone(), lock, as_root: true })
+        // Where sandboxes start a command, the check is for what that makes ready.
+        let check = self.ready_check.clone().filter(|_| self.start_command.is_none());
+        Ok(Plan { start, steps, check, lock, as_root: true })
     }
 }
 
@@ -164,6 +167,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::{super::templates, *};
+    use atoll_types::ImageStart;
 
     fn package(manager: &str, name: &str, version: &str) -> InstalledPackage {
         InstalledPackage { manager: manager.into(), name: name.into(), version: version.into() }
@@ -194,6 +198,19 @@ mod tests {
         let plan = on.plan(Vec::new()).unwrap();
         assert_eq!(plan.start, Start::Image("box".into()));
         assert!(lines(&plan)[0].contains("apt-get install") && lines(&plan)[1].starts_with("npm install"));
+    }
+
+    #[test]
+    fn what_sandboxes_start_is_in_labels() {
+        let template = Template { start_command: Some("serve".into()), ..shipped("node") };
+        let plan = template.plan(Vec::new()).unwrap();
+        let labels = plan.steps.iter().find_map(|step| match &step.kind {
+            StepKind::Label(labels) => Some(labels.iter().cloned().collect()),
+            _ => None,
+        });
+        let start = ImageStart::read(&labels.unwrap()).unwrap().unwrap();
+        assert_eq!((start.command.as_str(), start.ready.unwrap().line.as_str()), ("serve", "tsc --version"));
+        assert_eq!(plan.check, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
     dockerfile::{MOST_STEPS, is_mode},
     packages::PackageManager,
 };
-use atoll_types::{Error, ErrorCode, ImageRecord, Result, packages::is_template_package};
+use atoll_types::{Error, ImageRecord, ImageStart, Result, packages::is_template_package};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -74,12 +74,18 @@ pub struct Template {
     /// What commands of a sandbox start with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What a sandbox starts.
+    /// A line for the shell that each sandbox starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_command: Option<String>,
-    /// A line for the shell that succeeds in an image that is as it should be.
+    /// A line for the shell that succeeds in an image that is as it should be; where sandboxes start a command, once that is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
+    /// How long it may take until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_timeout_seconds: Option<u32>,
+    /// How long the check waits before the next try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_interval_ms: Option<u32>,
     /// Limits of a sandbox that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_resources: Option<TemplateResources>,
@@ -143,11 +149,22 @@ impl Template {
                 return Err(Error::invalid("files", "mode is three or four octal digits"));
             }
         }
-        if self.start_command.is_some() {
-            let message = "start_command is not supported: a new sandbox starts nothing by itself";
-            return Err(Error::new(ErrorCode::Unsupported, message).at("start_command"));
+        self.start().map(drop)
+    }
+
+    /// What each sandbox starts.
+    pub(super) fn start(&self) -> Result<Option<ImageStart>> {
+        let Self { start_command, ready_check, ready_timeout_seconds, ready_interval_ms, .. } = self;
+        let of_check =
+            [("ready_timeout_seconds", ready_timeout_seconds), ("ready_interval_ms", ready_interval_ms)];
+        if let Some((field, _)) = of_check.into_iter().find(|(_, number)| number.is_some())
+            && (start_command.is_none() || ready_check.is_none())
+        {
+            let message = format!("{field} is of a start_command with a ready_check");
+            return Err(Error::invalid(field, message));
         }
-        Ok(())
+        let Some(command) = start_command.clone() else { return Ok(None) };
+        ImageStart::new(command, ready_check.clone(), *ready_timeout_seconds, *ready_interval_ms).map(Some)
     }
 }
 
@@ -178,5 +195,23 @@ mod tests {
             ..templates()[0].clone()
         };
         assert_eq!(wrong.check().unwrap_err().field.as_deref(), Some("packages.pip"));
+    }
+
+    #[test]
+    fn what_a_sandbox_starts_is_checked() {
+        let of = |start: Option<&str>, check: Option<&str>, timeout| Template {
+            start_command: start.map(str::to_owned),
+            ready_check: check.map(str::to_owned),
+            ready_timeout_seconds: timeout,
+            ..templates()[0].clone()
+        };
+        let wrong = |template: Template| template.check().unwrap_err().field.unwrap();
+        assert_eq!(of(Some("serve"), None, None).check(), Ok(()));
+        assert_eq!(of(Some("serve"), Some("check"), Some(1)).check(), Ok(()));
+        assert_eq!(wrong(of(Some(" "), None, None)), "start_command");
+        assert_eq!(wrong(of(Some("serve"), Some(""), None)), "ready_check");
+        assert_eq!(wrong(of(Some("serve"), Some("check"), Some(0))), "ready_timeout_seconds");
+        assert_eq!(wrong(of(Some("serve"), None, Some(1))), "ready_timeout_seconds");
+        assert_eq!(wrong(of(None, Some("check"), Some(1))), "ready_timeout_seconds");
     }
 }

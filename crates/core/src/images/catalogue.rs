@@ -5,7 +5,8 @@ use crate::{Caller, CoreSettings, image_specs::templates, runtime_settings::Live
 use atoll_oci::Reference;
 use atoll_store::{Scope, Store};
 use atoll_types::{
-    Error, ErrorCode, ImageConfig, ImageDefaults, ImageId, ImageName, ImageRecord, ImageTag, Profile, Result,
+    Error, ErrorCode, ImageConfig, ImageDefaults, ImageId, ImageName, ImageRecord, ImageStart, ImageTag,
+    Profile, Result,
 };
 use std::{
     collections::BTreeMap,
@@ -304,6 +305,11 @@ impl Catalogue {
     /// The variables that containers of an image start with; those of the server and of the sandbox come on top.
     pub(crate) fn environment(&self, image: &ImageName) -> BTreeMap<String, String> {
         self.record(image).map(|record| record.config.environment.clone()).unwrap_or_default()
+    }
+
+    /// What each sandbox of an image starts.
+    pub(crate) fn start(&self, image: &ImageName) -> Option<ImageStart> {
+        self.record(image)?.config.start()
     }
 
     /// Where commands run that name no directory; /workspace where that is empty.

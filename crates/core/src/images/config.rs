@@ -3,7 +3,7 @@
 use super::{build::TARGET, build_log::BuildLog};
 use crate::sandboxes::check_environment;
 use atoll_provider::{Container, Guest};
-use atoll_types::{ErrorCode, ImageConfig, Result};
+use atoll_types::{ErrorCode, ImageConfig, ImageStart, Result};
 use std::sync::Arc;
 
 /// The longest file of users or groups of an image that is read.
@@ -41,6 +41,9 @@ pub(super) async fn config_of(
             ids_or_notice(&said.user, &users, &groups, log)
         }
     };
+    if let Err(error) = ImageStart::read(&said.labels) {
+        log.line(format!("note: sandboxes of the image start nothing: {}", error.message));
+    }
     let directory = Some(said.working_dir).filter(|path| !path.is_empty() && path != "/");
     if let Some(directory) = &directory {
         make_directory(container.guest(), directory).await?;

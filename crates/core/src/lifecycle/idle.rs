@@ -47,10 +47,14 @@ impl Lifecycle {
         let live = self.store.live_sandboxes().await?;
         self.activity_tracker.keep(&live.iter().map(|record| record.id).collect());
         let pause = period(look.runtime_settings.lifecycle_pause_seconds);
-        let (mut moved, mut steps) = (BTreeMap::new(), Vec::new());
+        let (mut moved, mut steps, mut left) = (BTreeMap::new(), Vec::new(), Vec::new());
         for record in live {
             let still = self.quiet_for(look, &record);
             self.catch_up(look, &record, still, &mut moved);
+            if self.sandboxes.was_left(&record, still) {
+                left.push(record);
+                continue;
+            }
             let Some(still) = self.known_still(look, &record, still) else { continue };
             if let Some((to, least)) = due(&record, still, pause) {
                 let reason = reason(&record, least);
@@ -64,6 +68,7 @@ impl Lifecycle {
         if !moved.is_empty() {
             self.store.touch_sandboxes(&moved).await?;
         }
+        self.sandboxes.start_left(left);
         let each = |(record, step): (SandboxRecord, Step)| async move { self.rest(&record, step).await };
         futures_util::stream::iter(steps).for_each_concurrent(AT_ONCE, each).await;
         Ok(())

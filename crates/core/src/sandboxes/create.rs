@@ -1,6 +1,9 @@
 //! Making sandboxes: requests are validated here and carried out by the sandbox's actor.
 
-use super::checks::{asked_limits, check_environment, check_idle, check_labels, check_lifetime};
+use super::{
+    checks::{asked_limits, check_environment, check_idle, check_labels, check_lifetime},
+    start::StartImage,
+};
 use crate::{
     AttachVolume, Caller, Environment, Sandboxes, Volumes,
     bounds::{IMAGE, SESSION_KEY},
@@ -148,7 +151,7 @@ impl Sandboxes {
             }
             None => new.profile.validate()?,
         }
-        let mut created = self.make_and_start(caller, new).await?;
+        let mut created = self.make_and_start(caller, new, StartImage::Now).await?;
         if let Some(asked) = profile.filter(|name| *name != created.record.profile.name) {
             let (id, is) = (created.record.id.uuid(), &created.record.profile.name);
             let message = format!("the sandbox {id} of this session key has the profile {is}, not {asked}");
@@ -160,7 +163,8 @@ impl Sandboxes {
         Ok(created)
     }
 
-    /// Makes and starts a new sandbox within an operation that the caller has begun and may carry out.
+    /// Makes a new sandbox within an operation that the caller has begun and may carry out, and starts its container. What its image
+    /// starts is left to the caller, who fills it first.
     pub(crate) async fn make_from(
         &self,
         caller: &Caller,
@@ -168,7 +172,7 @@ impl Sandboxes {
         request: CreateSandbox,
     ) -> Result<SandboxRecord> {
         let new = self.new_record(caller, id, request)?;
-        Ok(self.make_and_start(caller, new).await?.record)
+        Ok(self.make_and_start(caller, new, StartImage::Later).await?.record)
     }
 
     fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {

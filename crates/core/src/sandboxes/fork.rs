@@ -108,7 +108,10 @@ impl Sandboxes {
         reservation.wait(Need::of(&new.limits), self.admission.deadline()).await?;
         // From here on it completes, whether the caller waits for it or not.
         let sandboxes = self.clone();
-        let work = async move { sandboxes.make_fork(&source, snapshot, new, reservation).await };
+        let work = async move {
+            let fork = sandboxes.make_fork(&source, snapshot, new, reservation).await?;
+            sandboxes.start_again(fork).await
+        };
         run_to_end("the fork", work).await
     }
 

@@ -7,6 +7,7 @@ mod checks;
 mod create;
 mod extension;
 mod fork;
+mod image_start;
 mod list;
 mod patch;
 mod start;

@@ -25,6 +25,14 @@ pub(super) enum CreateOutcome {
     Existing(SandboxId),
 }
 
+/// When a new sandbox starts what its image says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StartImage {
+    Now,
+    /// Once it is filled.
+    Later,
+}
+
 /// Refuses where the sandbox of a session key has other volumes or path rules than a create asks for.
 fn same_attachments(there: &Profile, asked: &Profile) -> Result<()> {
     if !asked.has_attachments() || (&there.volumes, &there.paths) == (&asked.volumes, &asked.paths) {
@@ -36,7 +44,12 @@ fn same_attachments(there: &Profile, asked: &Profile) -> Result<()> {
 
 impl Sandboxes {
     /// Makes a sandbox and starts it, or starts the one that has its session key.
-    pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
+    pub(super) async fn make_and_start(
+        &self,
+        caller: &Caller,
+        new: NewSandbox,
+        start: StartImage,
+    ) -> Result<Created> {
         let request_in_flight = self.pool.request();
         let deadline = self.admission.deadline();
         let need = Need::of(&new.limits);
@@ -65,7 +78,12 @@ impl Sandboxes {
         let made = run_to_end("the create of the sandbox", async move {
             let made = sandboxes.make(new, reservation, warm).await;
             drop((turn, request_in_flight));
-            made
+            match made? {
+                CreateOutcome::New(record) if start == StartImage::Now => {
+                    Ok(CreateOutcome::New(Box::new(sandboxes.start_new(*record).await?)))
+                }
+                made => Ok(made),
+            }
         });
         match made.await? {
             CreateOutcome::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
@@ -167,6 +185,16 @@ impl Sandboxes {
 
     /// Makes a sandbox run. A paused one is resumed, and the event names the reason.
     pub(crate) async fn start(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        by: &'static str,
+    ) -> Result<SandboxRecord> {
+        let record = self.start_container(caller, id, by).await?;
+        self.start_again(record).await
+    }
+
+    async fn start_container(
         &self,
         caller: &Caller,
         id: SandboxId,

@@ -222,7 +222,7 @@ impl Snapshots {
     /// Makes a sandbox's files what they were. What runs in it ends with the code `rolled_back`; where its container
     /// lived, another one is started, unless kernels are rolled back too. The files as they were before are kept in a
     /// snapshot, unless the caller wants none.
-    pub async fn roll_back(
+    pub(crate) async fn roll_back(
         &self,
         caller: &Caller,
         sandbox: SandboxId,

@@ -178,6 +178,8 @@ impl Transfers {
             self.snapshots.check_import(manifest.snapshots.len())?;
         }
         let record = self.sandboxes.make_from(caller, id, request).await?;
+        // Until it is filled, nothing of its image starts.
+        let _working = self.sandboxes.activity_tracker.begin(id);
         let unpacked = async {
             let unpacked = self.unpack(&record, &mut parts, None).await?;
             let made = match snapshots && !manifest.snapshots.is_empty() {
@@ -196,13 +198,10 @@ impl Transfers {
             Ok((unpacked, made)) => {
                 let kept = |(_, said): &(&SnapshotId, &manifest::ManifestSnapshot)| said.kernels;
                 let missing_kernels = made.iter().zip(&manifest.snapshots).filter(kept);
+                let now = self.operations.store.sandbox(id).await?;
+                let record = now.unwrap_or(SandboxRecord { skills, ..record });
                 Ok(Imported {
-                    record: self
-                        .operations
-                        .store
-                        .sandbox(id)
-                        .await?
-                        .unwrap_or(SandboxRecord { skills, ..record }),
+                    record: self.sandboxes.start_again(record).await?,
                     unpacked,
                     missing_secrets,
                     snapshots: made.len(),

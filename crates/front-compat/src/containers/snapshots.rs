@@ -62,7 +62,7 @@ pub(super) async fn roll_back(
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Value>, Failure> {
     let (sandbox, to) = (container_id(&id)?, snapshot_id(&snapshot)?);
-    app.core.snapshots.roll_back(&caller, sandbox, to, RollbackOptions::default()).await?;
+    app.core.sandboxes.roll_back(&caller, sandbox, to, RollbackOptions::default()).await?;
     Ok(done(format!("{id} has the files of the snapshot {snapshot}; those of before are in a snapshot")))
 }
 

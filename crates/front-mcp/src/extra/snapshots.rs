@@ -317,7 +317,7 @@ impl Extra {
         let options = RollbackOptions { kernels, keep_before: keep_before.unwrap_or(true) };
         let work = |sandbox| async move {
             let to = snapshot_of(&snapshot_id)?;
-            let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to, options).await?;
+            let rolled = self.core.sandboxes.roll_back(&who.caller, sandbox, to, options).await?;
             json_of(&RollbackReply { success: true, before: rolled.before.map(SnapshotInfo::from) })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)

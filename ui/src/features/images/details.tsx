@@ -66,6 +66,8 @@ function About({ image }: { image: Image }) {
       <Fact name="Default limits">{limits.filter(Boolean).join(", ")}</Fact>
       <Fact name="User">{image.user}</Fact>
       <Fact name="Folder">{image.working_directory}</Fact>
+      <Fact name="Starts">{image.start_command}</Fact>
+      <Fact name="Ready when">{image.ready_check}</Fact>
       <Fact name="Variables">
         {Object.keys(image.env_vars).length > 0 && (
           <code className="font-mono text-xs break-all">

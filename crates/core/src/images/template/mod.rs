@@ -10,6 +10,7 @@ mod debian;
 mod files;
 mod installed;
 mod on_use;
+mod smoke;
 mod step_pins;
 mod steps;
 mod targets;
@@ -391,8 +392,9 @@ impl Images {
             command.environment.extend(steps.config.environment.clone());
             steps::run_logged(&steps.container, &steps.log, command, "the check").await?;
         }
-        name_hidden(&steps.container, &steps.log, "").await;
         let config = steps.finished().await;
+        smoke::try_start(&steps.container, &steps.log, &config).await?;
+        name_hidden(&steps.container, &steps.log, "").await;
         let digest = identity_digest(&identity, &config)?;
         let about = AboutImage {
             display_name: template.as_ref().map(|template| template.name.clone()),

@@ -5,13 +5,13 @@ use super::files::{BuildFiles, CopyTarget, small_layer};
 use crate::{
     files::{Tool, ToolOptions, feed_tool},
     image_specs::dockerfile::{CommandForm, Step, StepKind},
+    image_start::{run_once, shown_tail},
     images::{build_log::BuildLog, config::ids_or_notice},
-    kill_on_drop::KillOnDrop,
     sandboxes::check_environment,
 };
 use atoll_guest_tools::{AppliedLayer, ApplyLayer, Compression, ImageLimits};
-use atoll_provider::{Command, Container, ExecEvent};
-use atoll_types::{Error, ErrorCode, ExecId, ExecReport, ImageConfig, Result, time::now_ms};
+use atoll_provider::{Command, Container};
+use atoll_types::{Error, ErrorCode, ExecReport, ImageConfig, ImageStart, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -20,8 +20,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const LONGEST_STEP: Duration = Duration::from_secs(3600);
 /// Output that waits for this server; the command then waits too.
 const WAITING: u64 = 4 << 20;
-/// The end of a failed command's output that its error shows.
-const TAIL: usize = 300;
 /// The longest file of users or groups that is read.
 const LONGEST_USERS: u64 = 1 << 20;
 /// The most characters of a step that are shown.
@@ -120,7 +118,10 @@ pub(super) fn configure(config: &mut ImageConfig, kind: &StepKind) -> Result<()>
             (config.entrypoint, config.command) = (words(command), Vec::new());
         }
         StepKind::Cmd(command) => config.command = words(command),
-        StepKind::Label(labels) => config.labels.extend(labels.iter().cloned()),
+        StepKind::Label(labels) => {
+            config.labels.extend(labels.iter().cloned());
+            ImageStart::read(&config.labels).map_err(|e| e.at("dockerfile"))?;
+        }
         StepKind::Run { .. } | StepKind::Copy { .. } | StepKind::File { .. } => {}
     }
     Ok(())
@@ -131,9 +132,7 @@ fn verdict(report: &ExecReport, tail: &[u8]) -> Option<(ErrorCode, String)> {
     if let Some(failure) = &report.failure {
         return Some((ErrorCode::ExecFailed, format!("could not be started: {}", failure.message)));
     }
-    let tail = String::from_utf8_lossy(tail);
-    let tail: String = tail.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let tail = if tail.is_empty() { tail } else { format!(": {tail}") };
+    let tail = shown_tail(tail);
     match report.exit_code {
         _ if report.timed_out => {
             Some((ErrorCode::Timeout, format!("took more than {} seconds", LONGEST_STEP.as_secs())))
@@ -159,29 +158,11 @@ pub(super) async fn run_logged(
 ) -> Result<()> {
     command.timeout = Some(LONGEST_STEP);
     (command.lossless, command.output_limit) = (true, Some(WAITING));
-    let id = ExecId::random();
-    let mut kill_on_drop = KillOnDrop::new(container, id);
-    let mut events = container.guest().exec(id, &command).await?;
-    let mut tail: Vec<u8> = Vec::new();
-    while let Some(event) = events.next().await? {
-        match event {
-            ExecEvent::Started(_) => {}
-            ExecEvent::Output { data, .. } => {
-                log.write(&data);
-                tail.extend_from_slice(&data);
-                let old = tail.len().saturating_sub(TAIL);
-                tail.drain(..old);
-            }
-            ExecEvent::Ended(report) => {
-                kill_on_drop.forget();
-                return match verdict(&report, &tail) {
-                    Some((code, why)) => Err(Error::new(code, format!("{what} {why}"))),
-                    None => Ok(()),
-                };
-            }
-        }
+    let (report, tail) = run_once(container, &command, &mut |data| log.write(data)).await?;
+    match verdict(&report, &tail) {
+        Some((code, why)) => Err(Error::new(code, format!("{what} {why}"))),
+        None => Ok(()),
     }
-    Err(Error::new(ErrorCode::Unavailable, format!("{what} broke off")))
 }
 
 impl Steps {
@@ -366,6 +347,9 @@ mod tests {
         assert_eq!(config.command, ["/bin/sh", "-c", "echo a"]);
         assert!(configure(&mut config, &StepKind::Workdir("../x".into())).is_err());
         assert!(configure(&mut config, &StepKind::Env(vec![("A=B".into(), String::new())])).is_err());
+        let label = |value: &str| StepKind::Label(vec![("atoll.start_command".into(), value.into())]);
+        configure(&mut config, &label("serve")).unwrap();
+        assert!(configure(&mut config.clone(), &label(" ")).is_err());
         configure(&mut config, &StepKind::Workdir("/".into())).unwrap();
         assert_eq!(config.working_directory, None);
     }

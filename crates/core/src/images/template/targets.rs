@@ -30,7 +30,7 @@ fn refused(line: u32, what: &str, path: &str, folder: &str) -> Error {
     }
 }
 
-/// Refuses steps whose files the image would not show, on a base with this configuration.
+/// Refuses steps whose files the image would not show, and labels that cannot be right, on a base with this configuration.
 pub(super) fn check_targets(steps: &[Step], base: &ImageConfig) -> Result<()> {
     let mut config = base.clone();
     for Step { line, kind } in steps {
@@ -44,6 +44,11 @@ pub(super) fn check_targets(steps: &[Step], base: &ImageConfig) -> Result<()> {
                 let path = absolute(&config, path);
                 let itself = covered(&path).is_some_and(|(_, itself)| itself);
                 ("WORKDIR", if itself { "/".to_owned() } else { path })
+            }
+            StepKind::Label(_) => {
+                let of_line = |e: Error| if *line == 0 { e } else { e.context(format!("line {line}")) };
+                configure(&mut config, kind).map_err(of_line)?;
+                continue;
             }
             _ => continue,
         };
