@@ -74,17 +74,17 @@ async fn receive_new_file(archive: Download, to: &Path, bar: &ProgressBar) -> Re
 }
 
 pub(crate) async fn import(options: Import) -> Result<u8, Failure> {
-    let Import { file, no_snapshots, server } = options;
+    let Import { file, no_snapshots, volumes, server } = options;
     let client = server.client()?;
     let imported = if is_dash(&file) {
         let body = pieces(tokio::io::stdin(), progress::bar("import", None, server.json));
-        client.import(!no_snapshots, body).await?
+        client.import(!no_snapshots, volumes, body).await?
     } else {
         let failed = |e: io::Error| Failure::file(&file, &e);
         let archive = File::open(&file).await.map_err(failed)?;
         let total = archive.metadata().await.map_err(failed)?.len();
         let bar = progress::bar(&file.to_string_lossy(), Some(total), server.json);
-        let imported = client.import(!no_snapshots, pieces(archive, bar.clone())).await;
+        let imported = client.import(!no_snapshots, volumes, pieces(archive, bar.clone())).await;
         bar.finish_and_clear();
         imported?
     };

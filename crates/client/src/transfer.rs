@@ -39,15 +39,18 @@ impl Client {
         Ok(Download { body: response.into_body() })
     }
 
-    /// Makes a sandbox from an archive, with its snapshots or without.
+    /// Makes a sandbox from an archive, with its snapshots or without, and with the volumes of this owner that it names or without.
     pub async fn import(
         &self,
         snapshots: bool,
+        volumes: bool,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<ServerReply<Imported>> {
         let content = Some("application/x-tar");
-        let query = if snapshots { "" } else { "?snapshots=false" };
-        let path = format!("/api/v1/sandboxes/import{query}");
+        // An older server knows none of them, or only the first.
+        let asked = [(!snapshots).then_some("snapshots=false"), volumes.then_some("volumes=true")];
+        let query = asked.into_iter().flatten().collect::<Vec<_>>().join("&");
+        let path = format!("/api/v1/sandboxes/import?{query}");
         let response = self.send(Method::POST, &path, content, streamed(body)).await?;
         ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }

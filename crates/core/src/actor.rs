@@ -23,7 +23,9 @@ use crate::{
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
+use atoll_types::{
+    ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Profile, Result, time::now_ms,
+};
 pub(crate) use files::FileContainers;
 pub(crate) use files::{ExportCopy, LONGEST_EXPORT, SNAPSHOTS};
 use files::{FileContainer, LINGER};
@@ -79,6 +81,8 @@ enum SandboxRequest {
     /// A step that a reconciler found due, if it still is.
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Operation, Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+    /// Another container with the volumes and path rules of this profile.
+    Reattach(Box<Profile>, oneshot::Sender<Result<SandboxRecord>>),
     /// The record, if its state allows an operation that is carried out beside the actor.
     CheckState(Operation, oneshot::Sender<Result<SandboxRecord>>),
     RollBack(Box<Rollback>, oneshot::Sender<Result<RollbackOutcome>>),
@@ -233,6 +237,7 @@ impl SandboxActor {
             SandboxRequest::Patch(operation, patch, reply) => {
                 _ = reply.send(self.patch(operation, *patch).await);
             }
+            SandboxRequest::Reattach(profile, reply) => _ = reply.send(self.reattach(*profile).await),
             SandboxRequest::CheckState(operation, reply) => _ = reply.send(self.check_state(operation).await),
             SandboxRequest::RollBack(rollback, reply) => _ = reply.send(self.roll_back(*rollback).await),
             SandboxRequest::Started(container, reason, reply) => {

@@ -118,7 +118,7 @@ pub use skills::{
     SkillFields, Skills, builtin_skill, builtin_skills, check_catalogue,
 };
 pub use snapshots::{NewSnapshot, RollbackOptions, RolledBack, Snapshots};
-pub use transfer::{Export, Imported, Transfers};
+pub use transfer::{Export, ImportOptions, Imported, Transfers};
 pub use usage::{
     KEPT as SAMPLES_KEPT, SandboxMetrics, SandboxUsage, UsageMeter, UsageNow, UsageSample, UsageTotals,
 };

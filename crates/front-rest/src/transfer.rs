@@ -6,7 +6,7 @@ use crate::{
     parse::{Params, sandbox_id},
     shapes::Sandbox,
 };
-use atoll_core::{Created, Export, Imported};
+use atoll_core::{Created, Export, ImportOptions, Imported};
 use atoll_guest_tools::Unpacked;
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::SnapshotId;
@@ -25,13 +25,25 @@ use uuid::Uuid;
 /// The header that says what belongs to a sandbox and is not in its archive.
 const LEFT_OUT: &str = "atoll-left-out";
 
-/// Whether snapshots are moved too.
+/// What of a sandbox is exported.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TransferParams {
-    /// Whether the archive's snapshots are written or read; they are where it is left out.
+    /// Whether the sandbox's snapshots are written; they are where it is left out.
     snapshots: Option<bool>,
+}
+
+/// What of an archive is imported.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SandboxImportParams {
+    /// Whether the archive's snapshots are read; they are where it is left out.
+    snapshots: Option<bool>,
+    /// Whether your volumes of the names that the archive has are attached; they are not where it is left out, since an archive may come from
+    /// anywhere.
+    volumes: Option<bool>,
 }
 
 /// Reads a sandbox, its record, its files and its snapshots, as one archive with digests. Values that are secret are not in
@@ -90,26 +102,26 @@ pub(crate) struct ImportResult {
     snapshots: usize,
     /// Snapshots with which variables of kernels were kept, which no archive has: only their files can be rolled back.
     missing_kernels: Vec<Uuid>,
-    /// What belonged to the exported sandbox and no archive has: volumes, path rules, changes outside of its two folders.
+    /// What belonged to the exported sandbox and this one has not: volumes, and files outside of its two folders.
     left_out: Vec<String>,
 }
 
 /// Makes a sandbox from an archive. Tier, plan and room are asked as for a create; of an archive that is
 /// refused, broke off or was changed nothing is left.
 #[utoipa::path(post, path = "/api/v1/sandboxes/import", tag = "sandboxes",
-    params(TransferParams),
+    params(SandboxImportParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "An archive that export wrote; any content type will do"),
     responses((status = 201, body = ImportResult),
         (status = 403, description = "Above what the key's tier, the owner's plan or the machine allows"),
         (status = 413, description = "It has more than a million files and folders"),
         (status = 422, description = "The archive is broken, broke off, was changed, or has an entry that is refused"),
         (status = 429, description = "Too many at a time, no room on the machine, or more snapshots than a sandbox may have"),
-        (status = 501, description = "It has snapshots, and the provider makes none"),
+        (status = 501, description = "It has snapshots or path rules, and the provider makes none"),
         (status = 507, description = "The files do not fit into the sandbox's disk")))]
 pub(crate) async fn import(
     State(app): State<App>,
     Who(caller): Who,
-    Params(TransferParams { snapshots }): Params<TransferParams>,
+    Params(SandboxImportParams { snapshots, volumes }): Params<SandboxImportParams>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
@@ -118,7 +130,9 @@ pub(crate) async fn import(
     let repeat = Repeat::of(&headers, "import", &length.unwrap_or_default())?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let imported = core.transfers.import(&asker, snapshots.unwrap_or(true), steady(body)).await?;
+        let options =
+            ImportOptions { snapshots: snapshots.unwrap_or(true), volumes: volumes.unwrap_or(false) };
+        let imported = core.transfers.import(&asker, options, steady(body)).await?;
         let Imported { record, unpacked, missing_secrets, snapshots, missing_kernels, left_out } = imported;
         let Unpacked { files, bytes } = unpacked;
         let sandbox = Sandbox::created(Created { record, new: true, stderr: String::new() });

@@ -37,14 +37,26 @@ fn manifest(archive: &[u8]) -> &[u8] {
     &archive[..512 + size.next_multiple_of(512)]
 }
 
+/// An archive with another path of the same length in its manifest, whose digest is right all the same.
+fn with_rule(archive: &[u8], from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let front = manifest(archive);
+    let changed = String::from_utf8_lossy(front).replace(from, to).into_bytes();
+    let rest = &archive[front.len()..archive.len() - 2048];
+    with_front(archive, &[&changed, rest].concat())
+}
+
 /// An archive with other files, whose digest is right all the same.
 fn with_files(archive: &[u8], files: &[u8]) -> Vec<u8> {
-    let front = [manifest(archive), files].concat();
+    with_front(archive, &[manifest(archive), files].concat())
+}
+
+fn with_front(archive: &[u8], front: &[u8]) -> Vec<u8> {
     let mut sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    sum.stdin.take().unwrap().write_all(&front).unwrap();
+    sum.stdin.take().unwrap().write_all(front).unwrap();
     let mut tail = archive[archive.len() - 2048..].to_vec();
     tail[512..576].copy_from_slice(&sum.wait_with_output().unwrap().stdout[..64]);
-    [front, tail].concat()
+    [front, &tail].concat()
 }
 
 const FILL: &str = "mkdir -p src/empty; echo one > src/a; printf 'x%.0s' $(seq 3000) > big; ln -s src/a link; \
@@ -280,34 +292,73 @@ fn half_of_a_sandbox_that_cannot_be_removed_is_removed_later() {
 }
 
 #[test]
-fn volumes_and_path_rules_stay_behind() {
-    let server = Server::start();
-    assert_eq!(server.ask("POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":64}"#).status, 201);
-    let sandbox = server.create(
-        r#"{"disk_mb":64,"volumes":[{"name":"data","path":"/workspace/shared"}],"filesystem":
-            {"blocked":["/workspace/closed","/home/user/.closed"],"read_only":["/workspace/fixed"]}}"#,
-    );
-    server.says(&sandbox, "echo own > own; echo of-the-volume-4711 > shared/f");
+fn path_rules_go_with_their_sandbox_and_volumes_where_they_are_asked_for() {
+    let (here, there) = (Server::start(), Server::start());
+    assert_eq!(here.ask("POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":64}"#).status, 201);
+    let rules = json!({ "blocked": ["/workspace/closed", "/home/user/.closed", "/opt/closed"],
+        "read_only": ["/workspace/fixed"], "read_write": ["/workspace/fixed/open"] });
+    let volumes = json!([{ "name": "data", "path": "/workspace/shared", "read_only": false }]);
+    let body = json!({ "disk_mb": 64, "volumes": volumes, "filesystem": rules });
+    let sandbox = here.create(&body.to_string());
+    here.says(&sandbox, "echo own > own; echo of-the-volume-4711 > shared/f; echo x > fixed/open/f");
+    assert_eq!(here.send("PUT", &format!("{sandbox}/files/fixed/f"), b"owners\n").status, 204);
     for stopped in [false, true] {
         if stopped {
-            assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
+            let made = here.ask("POST", &format!("{sandbox}/snapshots"), r#"{"label":"first"}"#);
+            assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+            here.says(&sandbox, "echo later > own");
+            assert_eq!(here.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
         }
-        let archive = export(&server, &sandbox);
+        let archive = export(&here, &sandbox);
         assert!(!archive.windows(18).any(|bytes| bytes == b"of-the-volume-4711"), "a volume's file");
-        let answer = import(&server, &archive);
-        assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
-        let left_out = answer.json()["left_out"].to_string();
-        for said in [
-            "the volume data at /workspace/shared",
-            "path rules (read_only /workspace/fixed",
-            "blocked /home/user/.closed",
-        ] {
-            assert!(left_out.contains(said), "{said}: {left_out}");
+        // An older release would leave the rules out, and reads no such version.
+        assert!(String::from_utf8_lossy(manifest(&archive)).contains("\"version\": 3"));
+        for server in [&here, &there] {
+            let answer = import(server, &archive);
+            assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+            let imported = answer.json();
+            let told = imported["left_out"].to_string();
+            assert!(told.contains("the volume data at /workspace/shared"), "{told}");
+            assert!(told.contains("what is kept for paths with a rule outside of /workspace"), "{told}");
+            let copy = format!("{ID}/{}", imported["sandbox"]["id"].as_str().unwrap());
+            let shown = server.ask("GET", &copy, "").json();
+            assert_eq!((&shown["filesystem"], &shown["volumes"]), (&rules, &json!([])), "{shown}");
+            let seen = "cat own fixed/f fixed/open/f; ls shared; touch fixed/x 2> /dev/null || echo fixed; \
+                touch fixed/open/x && echo open; ls closed 2> /dev/null || echo closed";
+            let own = if stopped { "later" } else { "own" };
+            assert_eq!(server.says(&copy, seen), format!("{own}\nowners\nx\nfixed\nopen\nclosed"));
+            if stopped {
+                let all = server.ask("GET", &format!("{copy}/snapshots"), "").json();
+                let id = all["items"][0]["id"].as_str().unwrap().to_owned();
+                let rolled = server.ask("POST", &format!("{copy}/snapshots/{id}/rollback"), "");
+                assert_eq!(rolled.status, 200, "{}", String::from_utf8_lossy(&rolled.body));
+                assert_eq!(
+                    server.says(&copy, "cat own; touch fixed/x 2> /dev/null || echo fixed"),
+                    "own\nfixed"
+                );
+            }
         }
-        let copy = format!("{ID}/{}", answer.json()["sandbox"]["id"].as_str().unwrap());
-        let seen = "cat own; ls shared closed; mkdir -p fixed && touch fixed/x && echo writes";
-        assert_eq!(server.says(&copy, seen), "own\nclosed:\n\nshared:\nwrites");
+        // The importer's own volume of the name, where it has one and says so.
+        let asked = here.send("POST", &format!("{ID}/import?volumes=true"), &archive);
+        assert_eq!(asked.status, 201, "{}", String::from_utf8_lossy(&asked.body));
+        let imported = asked.json();
+        assert!(!imported["left_out"].to_string().contains("the volume"), "{imported}");
+        let copy = format!("{ID}/{}", imported["sandbox"]["id"].as_str().unwrap());
+        assert_eq!(here.ask("GET", &copy, "").json()["volumes"], volumes);
+        assert_eq!(here.says(&copy, "cat shared/f"), "of-the-volume-4711");
+        let none = there.send("POST", &format!("{ID}/import?volumes=true"), &archive).json();
+        let told = none["left_out"].to_string();
+        assert!(told.contains("the volume data at /workspace/shared: there is none of this name"), "{told}");
     }
+    // Rules that cannot be are refused, and leave nothing.
+    let before = alive(&there);
+    let archive = export(&here, &sandbox);
+    for place in ["/proc/closed/xxxx", "/workspace/../xxx"] {
+        let refused = import(&there, &with_rule(&archive, "/workspace/closed", place));
+        let said = String::from_utf8_lossy(&refused.body).into_owned();
+        assert!(refused.status == 422 && said.contains("no place in a sandbox"), "{said}");
+    }
+    assert_eq!(alive(&there), before);
 }
 
 #[test]

@@ -139,6 +139,9 @@ pub struct Import {
     /// Leaves the archive's snapshots out
     #[arg(long)]
     pub(crate) no_snapshots: bool,
+    /// Attaches your volumes of the names that the archive has
+    #[arg(long)]
+    pub(crate) volumes: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -5,7 +5,7 @@ use super::{SandboxActor, must_allow};
 use crate::runtime_settings::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
-use atoll_types::{AutoSnapshot, Error, ErrorCode, Limits, Operation, Profile, Result};
+use atoll_types::{AutoSnapshot, Error, ErrorCode, LegalStates, Limits, Operation, Profile, Result};
 use std::collections::BTreeMap;
 
 /// A validated change.
@@ -83,6 +83,18 @@ impl SandboxActor {
             self.shared.egress_sessions.change(self.id, &policy);
         }
         Ok(record)
+    }
+
+    /// Gives a sandbox that runs other volumes and path rules, and therefore another container. Where that does not start the
+    /// sandbox is stopped.
+    pub(super) async fn reattach(&mut self, profile: Profile) -> Result<SandboxRecord> {
+        let record = self.whole_record().await?;
+        must_allow(LegalStates::Running, &record)?;
+        self.end_container(&record).await?;
+        let change =
+            Change { container: Some(None), profile: Some(profile), ..Change::status(Status::Provisioning) };
+        self.change(&record, change).await?;
+        self.start_again().await
     }
 
     /// Gives the volume another limit, whether the sandbox runs or not: within its owner's plan, and never

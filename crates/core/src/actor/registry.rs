@@ -224,6 +224,11 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Patch(operation, Box::new(patch), reply)).await
     }
 
+    /// Gives a sandbox that runs other volumes and path rules, and another container.
+    pub(crate) async fn reattach(&self, id: SandboxId, profile: Profile) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::Reattach(Box::new(profile), reply)).await
+    }
+
     /// The record of a sandbox, if its state allows an operation that is carried out beside its actor.
     pub(crate) async fn check_state(&self, id: SandboxId, operation: Operation) -> Result<SandboxRecord> {
         self.ask(id, |reply| SandboxRequest::CheckState(operation, reply)).await

@@ -275,7 +275,7 @@ impl SandboxActor {
     }
 
     /// Starts a container again, with the reservation that the former one had.
-    async fn start_again(&mut self) -> Result<SandboxRecord> {
+    pub(super) async fn start_again(&mut self) -> Result<SandboxRecord> {
         match self.start(false).await {
             Ok(record) => Ok(record),
             Err(error) => {

@@ -2,18 +2,20 @@
 //! room, and filled inside; the digests are compared before it counts. An import that fails, or whose client
 //! goes away, leaves no sandbox; one that a killed server began is removed at the next start.
 //!
+//! Path rules would keep the import itself from its files, so they, and volumes, come last, with another container.
+//!
 //! With snapshots the files as they are now are kept in a snapshot that has no record. Then each part of the archive makes
 //! the files what they were at an earlier snapshot, which is made of them; in the end the sandbox is rolled back to now. So
 //! what snapshots share they share here too, and the sandbox's disk limit counts it once.
 
 use super::{
     Transfers, folders,
-    manifest::{self, Manifest, ManifestSandbox},
+    manifest::{self, Manifest, ManifestSandbox, ManifestVolume},
     parts::{Body, Parts, cut_off},
     tail::DigestCheck,
 };
 use crate::{
-    Caller,
+    AttachVolume, Caller,
     actor::Rollback,
     events::new_event,
     files::{Tool, ToolOptions, feed_tool, transfer},
@@ -25,7 +27,10 @@ use atoll_guest_tools::{
     archive::{BLOCK, small_file_length},
 };
 use atoll_store::{ActivityKind, SandboxId, SandboxRecord, Store};
-use atoll_types::{Error, EventKind, Operation, Result, SnapshotId, SnapshotRecord};
+use atoll_types::{
+    Error, ErrorCode, EventKind, Operation, Profile, Result, SnapshotId, SnapshotRecord,
+    attachment::MOST_VOLUMES,
+};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -55,6 +60,15 @@ fn is_digest(text: &str) -> bool {
 fn readable(texts: Vec<String>) -> Vec<String> {
     let plain = |text: &String| text.len() <= LONGEST_LEFT_OUT && !text.contains(char::is_control);
     texts.into_iter().filter(plain).take(MOST_LEFT_OUT).collect()
+}
+
+/// What of an archive an import takes, beside record and files.
+#[derive(Debug, Clone, Copy)]
+pub struct ImportOptions {
+    /// Its snapshots.
+    pub snapshots: bool,
+    /// The volumes of the same names that the importer has. An archive may come from anywhere, so it gets none unasked.
+    pub volumes: bool,
 }
 
 /// A sandbox that was imported.
@@ -117,17 +131,20 @@ async fn read_manifest(body: &mut Body, checked: &mut DigestCheck) -> Result<(Ma
 }
 
 impl Transfers {
-    /// Makes a sandbox from an archive, with the snapshots in it or without them.
+    /// Makes a sandbox from an archive.
     pub async fn import(
         &self,
         caller: &Caller,
-        snapshots: bool,
+        options: ImportOptions,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Imported> {
         let id = SandboxId::random();
         let mut what = OperationSpec::to(Operation::SandboxImport, id);
-        if !snapshots {
+        if !options.snapshots {
             what = what.and("snapshots", false);
+        }
+        if options.volumes {
+            what = what.and("volumes", true);
         }
         let audited = self.operations.audited(caller, what).await?;
         let (transfers, caller) = (self.clone(), caller.clone());
@@ -139,7 +156,7 @@ impl Transfers {
             let body = body.inspect(move |piece| {
                 counter.fetch_add(piece.as_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
             });
-            let result = transfers.import_as(&caller, id, snapshots, Box::pin(body)).await;
+            let result = transfers.import_as(&caller, id, options, Box::pin(body)).await;
             let bytes = count.load(Ordering::Relaxed);
             audited.moved(bytes);
             if let Ok(imported) = &result {
@@ -162,9 +179,10 @@ impl Transfers {
         &self,
         caller: &Caller,
         id: SandboxId,
-        snapshots: bool,
+        options: ImportOptions,
         mut body: Body,
     ) -> Result<Imported> {
+        let ImportOptions { snapshots, volumes } = options;
         let mut checked = DigestCheck::default();
         let (manifest, beyond) = read_manifest(&mut body, &mut checked).await?;
         // As many as were ever in a sandbox; beyond that it is no archive of ours.
@@ -181,6 +199,7 @@ impl Transfers {
         // Until it is filled, nothing of its image starts.
         let _working = self.sandboxes.activity_tracker.begin(id);
         let unpacked = async {
+            let profile = self.attachments(&record, &manifest.sandbox, volumes, &mut left_out).await?;
             let unpacked = self.unpack(&record, &mut parts, None).await?;
             let made = match snapshots && !manifest.snapshots.is_empty() {
                 true => {
@@ -191,6 +210,10 @@ impl Transfers {
             parts.end().await?;
             for skill in &skills {
                 self.operations.store.install_skill(id, skill.clone()).await?;
+            }
+            if let Some(profile) = profile {
+                self.registry.reattach(id, profile).await?;
+                self.sandboxes.changes.forget(id);
             }
             Ok((unpacked, made))
         };
@@ -216,6 +239,48 @@ impl Transfers {
                 Err(error)
             }
         }
+    }
+
+    /// The profile with the path rules of the archive, and with those of its volumes that its importer has and asks for; none where there
+    /// is nothing of either. What is attached is not left out.
+    async fn attachments(
+        &self,
+        record: &SandboxRecord,
+        sandbox: &ManifestSandbox,
+        volumes: bool,
+        left_out: &mut Vec<String>,
+    ) -> Result<Option<Profile>> {
+        let mut profile = Profile { paths: sandbox.filesystem.clone(), ..record.profile.clone() };
+        if sandbox.volumes.len() > MOST_VOLUMES {
+            let message = format!("{} has more than {MOST_VOLUMES} volumes", manifest::NAME);
+            return Err(Error::invalid("body", message));
+        }
+        for volume in sandbox.volumes.iter().filter(|_| volumes) {
+            let ManifestVolume { name, path, read_only } = volume.clone();
+            let asked = AttachVolume { name, path, read_only };
+            let shown = volume.shown();
+            match self.sandboxes.volumes.mounts(&record.owner, &record.provider, &[asked]).await {
+                Ok(mounts) => {
+                    profile.volumes.extend(mounts);
+                    left_out.retain(|text| *text != shown);
+                }
+                Err(error) if error.code == ErrorCode::NotFound => {
+                    let said = format!("{shown}: there is none of this name");
+                    left_out.iter_mut().filter(|text| **text == shown).for_each(|text| *text = said.clone());
+                }
+                Err(error) => return Err(error.at("body")),
+            }
+        }
+        if !profile.has_attachments() {
+            return Ok(None);
+        }
+        profile.validate().map_err(|e| e.at("body").context(manifest::NAME))?;
+        if self.sandboxes.providers.get(&record.provider)?.attachments().is_none() {
+            let message =
+                "the archive has path rules or volumes, and the provider of this server has neither";
+            return Err(Error::new(ErrorCode::Unsupported, message).at("body"));
+        }
+        Ok(Some(profile))
     }
 
     /// The image that the sandbox had, where the caller may use it here; else that of its name, and what is then another.

@@ -5,13 +5,12 @@ use crate::{CreateSandbox, Environment, bounds::SNAPSHOT_LABEL, sandboxes::own_l
 use atoll_egress::Policy;
 use atoll_store::SandboxRecord;
 use atoll_types::{
-    AutoSnapshot, Error, InstalledSkill, PathRule, PathRules, Profile, Result, RootMode, SnapshotId,
-    SnapshotKind, SnapshotRecord,
-    text::cut,
+    AutoSnapshot, Error, InstalledSkill, PathRules, Profile, Result, RootMode, SnapshotId, SnapshotKind,
+    SnapshotRecord, VolumeMount,
     time::{now_ms, parse_rfc3339, rfc3339},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// The name of the manifest in an archive.
 pub(super) const NAME: &str = "atoll.json";
@@ -22,9 +21,10 @@ const FORMAT: &str = "atoll-sandbox";
 /// That of an archive without snapshots, which every release reads.
 const VERSION: u32 = 1;
 const WITH_SNAPSHOTS: u32 = 2;
+/// That of an archive with path rules, which a release that does not know them must not leave out.
+const WITH_RULES: u32 = 3;
 const MIB: u64 = 1 << 20;
-/// What is shown of all path rules, and of the path of one volume.
-const LONGEST_RULES: usize = 180;
+/// What is shown of the path of one volume.
 const LONGEST_PLACE: usize = 100;
 /// The longest id of what a snapshot was made before.
 const LONGEST_ID: usize = 100;
@@ -83,9 +83,37 @@ pub(super) struct ManifestSandbox {
     pub(super) skills: Vec<InstalledSkill>,
     /// The names of variables whose values are secret and not here.
     pub(super) secrets: Vec<String>,
+    /// Absent where there are none, and where an older release wrote it.
+    #[serde(default, skip_serializing_if = "PathRules::is_empty")]
+    pub(super) filesystem: PathRules,
+    /// The same. Their files are in no archive, and an import attaches the importer's own of these names where it is asked to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) volumes: Vec<ManifestVolume>,
     /// Absent where an older release wrote it: not known.
     #[serde(default)]
     pub(super) left_out: Vec<String>,
+}
+
+/// A volume that the sandbox had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ManifestVolume {
+    pub(super) name: String,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) read_only: bool,
+}
+
+impl ManifestVolume {
+    fn of(mount: &VolumeMount) -> Self {
+        let VolumeMount { name, volume: _, path, read_only, whole: _ } = mount;
+        Self { name: name.to_string(), path: path.clone(), read_only: *read_only }
+    }
+
+    /// As people are told of it.
+    pub(super) fn shown(&self) -> String {
+        let only = if self.read_only { ", read-only" } else { "" };
+        format!("the volume {} at {:.LONGEST_PLACE$}{only}", self.name, self.path)
+    }
 }
 
 /// What belongs to a sandbox and is not in its archive, for people.
@@ -95,29 +123,14 @@ pub(super) fn left_out(profile: &Profile) -> Vec<String> {
         let name = &profile.name;
         all.push(format!("what the profile {name} let it change outside of /workspace and its home"));
     }
-    all.extend(profile.volumes.iter().map(|mount| {
-        let only = if mount.read_only { ", read-only" } else { "" };
-        format!("the volume {} at {:.LONGEST_PLACE$}{only}", mount.name, mount.path)
-    }));
-    if !profile.paths.is_empty() {
-        let rules = profile.paths.iter().map(|(path, rule)| format!("{} {path}", rule_name(rule)));
-        let rules = rules.collect::<Vec<_>>().join(", ");
-        let more = if rules.len() > LONGEST_RULES { " ..." } else { "" };
-        all.push(format!(
-            "path rules ({}{more}), and what is kept for paths outside of /workspace and the home",
-            cut(&rules, LONGEST_RULES)
-        ));
+    all.extend(profile.volumes.iter().map(|mount| ManifestVolume::of(mount).shown()));
+    let outside = |(path, _): (&str, _)| {
+        ["/workspace", profile.home()].iter().all(|own| !Path::new(path).starts_with(own))
+    };
+    if profile.paths.iter().any(outside) {
+        all.push("what is kept for paths with a rule outside of /workspace and the home".into());
     }
     all
-}
-
-/// As a create names it.
-fn rule_name(rule: PathRule) -> &'static str {
-    match rule {
-        PathRule::ReadOnly => "read_only",
-        PathRule::ReadWrite => "read_write",
-        PathRule::Blocked => "blocked",
-    }
 }
 
 impl Manifest {
@@ -148,11 +161,18 @@ impl Manifest {
             env_vars: variables.into_iter().filter(|(name, _)| !secret.contains(name)).collect(),
             skills: record.skills.clone(),
             secrets: secret.into_iter().collect(),
+            filesystem: record.profile.paths.clone(),
+            volumes: record.profile.volumes.iter().map(ManifestVolume::of).collect(),
             left_out: left_out(&record.profile),
+        };
+        let version = match (sandbox.filesystem.is_empty(), snapshots.is_empty()) {
+            (false, _) => WITH_RULES,
+            (true, false) => WITH_SNAPSHOTS,
+            (true, true) => VERSION,
         };
         Ok(Self {
             format: FORMAT.into(),
-            version: if snapshots.is_empty() { VERSION } else { WITH_SNAPSHOTS },
+            version,
             atoll: env!("CARGO_PKG_VERSION").into(),
             exported_at: rfc3339(now_ms()),
             sandbox,
@@ -178,9 +198,9 @@ impl Manifest {
         if format != FORMAT {
             return Err(wrong(format!("{NAME} says that this is {format:?}, and not {FORMAT:?}")));
         }
-        if !(VERSION..=WITH_SNAPSHOTS).contains(&version) {
+        if !(VERSION..=WITH_RULES).contains(&version) {
             let message = format!(
-                "the archive has version {version}, and this release reads {VERSION} to {WITH_SNAPSHOTS}"
+                "the archive has version {version}, and this release reads {VERSION} to {WITH_RULES}"
             );
             return Err(wrong(message));
         }
@@ -223,6 +243,8 @@ impl Manifest {
             env_vars,
             skills: _,
             secrets,
+            filesystem: _,
+            volumes: _,
             left_out: _,
         } = self.sandbox;
         let auto_snapshot = auto_snapshot.map_or(Ok(AutoSnapshot::default()), |name| {
@@ -249,6 +271,7 @@ impl Manifest {
             dependencies: BTreeMap::new(),
             volumes: Vec::new(),
             tenant_id: None,
+            // They would bind the import itself, so they come last.
             filesystem: PathRules::default(),
             runtime: None,
             approved_image: false,
@@ -307,7 +330,7 @@ mod tests {
     fn only_this_version_of_this_format_is_read() {
         let refused = |json: &str| Manifest::parse(json.as_bytes()).unwrap_err().message;
         assert!(refused(r#"{"format":"zip","version":1}"#).contains("zip"));
-        assert!(refused(r#"{"format":"atoll-sandbox","version":3}"#).contains("version 3"));
+        assert!(refused(r#"{"format":"atoll-sandbox","version":4}"#).contains("version 4"));
         assert!(refused(r#"{"format":"atoll-sandbox","version":1}"#).contains("missing field"));
         assert!(refused("{").contains(NAME) && refused("[]").contains(NAME) && refused("").contains(NAME));
     }
@@ -324,14 +347,22 @@ mod tests {
             let json = format!(
                 r#"{{"format":"atoll-sandbox","version":1,"atoll":"","exported_at":"","sandbox":{sandbox}}}"#
             );
-            Manifest::parse(json.as_bytes()).and_then(Manifest::request)
+            Manifest::parse(json.as_bytes())
         };
-        assert_eq!(parsed("").unwrap().0.auto_snapshot, AutoSnapshot::Off);
-        let (request, _) =
-            parsed(r#","auto_snapshot":"before_exec","filesystem":{"blocked":["/workspace/x"]}"#).unwrap();
+        let asked = |more: &str| parsed(more).and_then(Manifest::request);
+        assert_eq!(asked("").unwrap().0.auto_snapshot, AutoSnapshot::Off);
+        let old = parsed("").unwrap().sandbox;
+        assert!(old.filesystem.is_empty() && old.volumes.is_empty());
+        let more = r#","auto_snapshot":"before_exec","filesystem":{"blocked":["/workspace/x"]},
+            "volumes":[{"name":"data","path":"/data","read_only":true}],"later":1"#;
+        let (request, _) = asked(more).unwrap();
         assert_eq!(request.auto_snapshot, AutoSnapshot::BeforeExec);
-        assert!(request.filesystem.is_empty());
+        // The rules do not bind the import itself.
+        assert!(request.filesystem.is_empty() && request.volumes.is_empty());
+        let ManifestSandbox { filesystem, volumes, .. } = parsed(more).unwrap().sandbox;
+        assert_eq!(filesystem.blocked, ["/workspace/x"]);
+        assert_eq!(volumes[0].shown(), "the volume data at /data, read-only");
         assert_eq!(request.labels, BTreeMap::from([("a".to_owned(), "1".to_owned())]));
-        assert!(parsed(r#","auto_snapshot":"never""#).unwrap_err().message.contains("never"));
+        assert!(asked(r#","auto_snapshot":"never""#).unwrap_err().message.contains("never"));
     }
 }

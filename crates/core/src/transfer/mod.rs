@@ -13,8 +13,8 @@ mod parts;
 mod tail;
 
 pub use export::Export;
-pub use import::Imported;
 pub(crate) use import::half_imported;
+pub use import::{ImportOptions, Imported};
 
 use crate::{Sandboxes, Snapshots, actor::SandboxRegistry, operation::Operations};
 use atoll_guest_tools::ExportFolder;
