@@ -20,6 +20,7 @@ use crate::{
     images::Catalogue,
     lifecycle::{ActiveContainer, ActivityTracker},
     pool::{Dying, Pool, PooledContainer},
+    process_api,
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
@@ -120,6 +121,7 @@ pub(crate) struct Shared {
     pub(crate) file_containers: FileContainers,
     pub(crate) rolled_back: EndedByRollback,
     pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) process_api_label: Option<String>,
 }
 
 struct SandboxActor {
@@ -403,6 +405,11 @@ impl SandboxActor {
         }
     }
 
+    /// Starts the process API where the operator's setting asks for it.
+    async fn start_process_api(&self, record: &SandboxRecord, container: &Arc<dyn Container>) -> Result<()> {
+        process_api::start(self.shared.process_api_label.as_deref(), record, container).await
+    }
+
     /// Starts a container for a sandbox that has no live one.
     async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         self.end_files().await?;
@@ -433,7 +440,12 @@ impl SandboxActor {
             ErrorCode::DiskFull => patch::no_disk(e, record.limits.disk_bytes),
             _ => e,
         })?;
-        if let Err(error) = self.shared.egress_sessions.open(&record, &container, secrets, new).await {
+        let opened = async {
+            self.shared.egress_sessions.open(&record, &container, secrets, new).await?;
+            self.start_process_api(&record, &container).await
+        };
+        if let Err(error) = opened.await {
+            self.shared.egress_sessions.close(self.id).await;
             self.destroy_container(&record, id).await?;
             return Err(error);
         }

@@ -79,6 +79,7 @@ impl Parts {
             file_containers: actor::FileContainers::default(),
             rolled_back: actor::EndedByRollback::default(),
             catalogue: catalogue.clone(),
+            process_api_label: settings.process_api_label.clone(),
         }));
         let operations = Operations {
             store: store.clone(),

@@ -42,6 +42,7 @@ mod owner_templates;
 mod owners;
 mod pool;
 mod ports;
+mod process_api;
 mod providers;
 mod rate;
 mod reconcile;

@@ -58,6 +58,8 @@ pub struct CoreSettings {
     pub layers_dir: PathBuf,
     /// Registries that need more than a public address and HTTPS.
     pub registries: RegistrySettings,
+    /// The label of sandboxes in which the process API is served; none: in no sandbox.
+    pub process_api_label: Option<String>,
 }
 
 /// Names that the published clients of the reference systems send, and the template whose image each means.
@@ -86,6 +88,7 @@ impl Default for CoreSettings {
             egress_signing_key: None,
             layers_dir: PathBuf::new(),
             registries: RegistrySettings::default(),
+            process_api_label: None,
         }
     }
 }

@@ -1,16 +1,12 @@
 //! Commands. What they print is text in this protocol, and what one answer carries is bounded by what clients take.
 
-use crate::{
-    status,
-    text::{TextDecoder, shortened},
-    v1,
-};
+use crate::{status, v1};
 use atoll_core::{
     Caller, Core, Dependencies, ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, Installed,
     Language, MAX_TIMEOUT_SECONDS,
 };
 use atoll_http::Life;
-use atoll_types::{Error, ErrorCode, OutputStream, Result, SandboxId};
+use atoll_types::{Error, ErrorCode, OutputStream, Result, SandboxId, TextDecoder, text::cut};
 use futures_util::{Stream, stream};
 use std::collections::{BTreeMap, VecDeque};
 use tonic::Status;
@@ -47,6 +43,14 @@ pub(crate) async fn run(
     let seconds = if timeout == 0 { USUAL_SECONDS } else { timeout };
     let command = ExecCommand { timeout_seconds: Some(seconds.into()), ..command(line, workdir) };
     core.execs.run(caller, sandbox, &command).await
+}
+
+/// The beginning of a text in at most so many bytes, and whether that is not all.
+fn shortened(mut text: String, most: usize) -> (String, bool) {
+    let kept = cut(&text, most).len();
+    let is_cut = kept < text.len();
+    text.truncate(kept);
+    (text, is_cut)
 }
 
 /// The outcome as it is told.
@@ -243,6 +247,12 @@ pub(crate) fn is_told(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(shortened("aé".into(), 3), ("aé".into(), false));
+        assert_eq!(shortened("aé".into(), 2), ("a".into(), true));
+    }
 
     #[test]
     fn packages_have_names_and_versions() {

@@ -11,7 +11,6 @@ mod service;
 mod sessions;
 mod settings;
 mod status;
-mod text;
 mod web;
 
 /// The generated messages and services.
@@ -21,6 +20,7 @@ pub mod v1 {
     include!("gen/sandbox.v1.rs");
 }
 
+pub use sessions::LABEL as SESSION_LABEL;
 pub use settings::GrpcSettings;
 
 use atoll_http::{HttpContext, LARGEST_CALL, Mount};

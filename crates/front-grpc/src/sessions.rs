@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
 /// The label of a session's sandbox; its value is the session's id.
-const LABEL: &str = "atoll.grpc_session";
+pub const LABEL: &str = "atoll.grpc_session";
 /// The label that names the session's tenant.
 const TENANT_LABEL: &str = "atoll.grpc_tenant";
 /// The label of a session that reaches nothing: the hosts that were asked for, as the caller gets them back.

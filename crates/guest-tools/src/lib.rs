@@ -1,4 +1,4 @@
-//! Work on whole folders: find, grep, pack, unpack, watch. PID 1 starts each as a command of the
+//! Work on whole folders: find, grep, pack, unpack, watch; and the process API. PID 1 starts each as a command of the
 //! sandbox's user, so that it has the user's rights, counts against the sandbox's limits and ends like
 //! any other command.
 //!
@@ -30,6 +30,6 @@ pub use image_shapes::{
 pub use shapes::{
     End, ExportFolder, ExportFolders, ExportSnapshots, Find, FindLine, Found, Grep, GrepLine, ImportFolders,
     KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND,
-    MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent, WatchEventKind,
-    checked_path, path_pattern, relative_pattern,
+    MOST_MATCHES, MOST_OUTPUT, Match, PROCESS_API_PORT, Pack, ProcessApi, Unpack, Unpacked, Watch,
+    WatchEvent, WatchEventKind, checked_path, path_pattern, relative_pattern,
 };

@@ -48,6 +48,14 @@ pub enum KindFilter {
     Any,
 }
 
+/// Where the process API listens, on the sandbox's loopback.
+pub const PROCESS_API_PORT: u16 = 2024;
+
+/// Serve commands and files of the sandbox's user by HTTP, until the sandbox ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessApi {}
+
 /// Entries of a folder and all below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -34,9 +34,17 @@ pub(crate) struct Record {
     pub(crate) pid_start: u64,
     /// The token of a PID 1 that listens on TCP.
     pub(crate) token: Option<String>,
+    /// Where that one listens.
+    #[serde(default = "former_tcp_port")]
+    pub(crate) tcp_port: u16,
     /// Which version of its image it was made of.
     #[serde(default)]
     pub(crate) image: String,
+}
+
+/// Where PID 1 listens in containers whose record does not say it: an earlier release made them.
+fn former_tcp_port() -> u16 {
+    2024
 }
 
 /// The right to change a container; free when dropped. It is the process's own: the container's first
@@ -253,6 +261,7 @@ impl Record {
             pid,
             pid_start: _,
             token: _,
+            tcp_port: _,
             image: _,
         } = self.clone();
         ContainerStatus {

@@ -42,6 +42,7 @@ mod skill;
 mod snapshot;
 pub mod sse;
 pub mod text;
+mod text_decoder;
 mod tier;
 pub mod time;
 mod usage;
@@ -92,6 +93,7 @@ pub use snapshot::{
     AutoSnapshot, KernelCheckpoint, Snapshot, SnapshotKernels, SnapshotKind, SnapshotPage, SnapshotQuery,
     SnapshotRecord,
 };
+pub use text_decoder::TextDecoder;
 pub use tier::{Ceiling, Network, Tier, TierError, Tiers};
 pub use usage::Usage;
 

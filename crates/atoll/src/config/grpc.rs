@@ -32,6 +32,7 @@ pub(super) struct File {
     memory_mb: Option<u64>,
     cpu_cores: Option<f64>,
     disk_mb: Option<u64>,
+    process_api: Option<bool>,
 }
 
 /// Where gRPC is served.
@@ -51,6 +52,8 @@ pub(crate) struct GrpcConfig {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) tls: Option<Tls>,
     pub(crate) sessions: GrpcSettings,
+    /// Whether sessions serve the process API on their loopback.
+    pub(crate) process_api: bool,
 }
 
 const PORT: u16 = 50051;
@@ -140,6 +143,7 @@ impl File {
                 idle_seconds,
                 limits: limits(usual.limits, self.memory_mb, self.cpu_cores, self.disk_mb)?,
             },
+            process_api: value("ATOLL_GRPC_PROCESS_API", self.process_api)?.unwrap_or(false),
         })
     }
 }
@@ -185,6 +189,7 @@ mod tests {
         assert_eq!(read("listen = \"\"").unwrap().listen, None, "switched off");
         let named = read("listen = \"127.0.0.1:50051\"").unwrap().listen.unwrap();
         assert!(named.named, "and so a reason not to start where it is taken");
+        assert!(!config.process_api && read("process_api = true").unwrap().process_api);
         let own = read("runtime = \"runc\"\nprofile = \"root\"\nmemory_mb = 256\ncpu_cores = 0.5")
             .unwrap()
             .sessions;

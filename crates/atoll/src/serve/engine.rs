@@ -9,6 +9,7 @@ use crate::{
 use atoll_agent::Agents;
 use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, CoreSettings, IssuedKey, Providers, Vault};
+use atoll_front_grpc::SESSION_LABEL;
 use atoll_provider::Provider;
 use atoll_tool_sessions::{SessionSettings, Sessions};
 use atoll_types::{Error, ProviderName, Result};
@@ -98,6 +99,7 @@ impl Ground {
             skills_dir: own.join("skills"),
             builds_dir: own.join("builds"),
             layers_dir: own.join("layers"),
+            process_api_label: config.grpc.process_api.then(|| SESSION_LABEL.to_owned()),
             ..config.core.clone()
         };
         let core = Core::new(store.store(), providers, vault, settings, ledger.clone(), egress);

@@ -45,6 +45,7 @@ impl SandboxActor {
         let secrets = self.environment(record)?.secret_values().collect();
         // Its egress sockets were not served until now, so nothing got out.
         self.shared.egress_sessions.open(record, container, secrets, true).await?;
+        self.start_process_api(record, container).await?;
         (self.container, self.dying) = (Some(Arc::clone(container)), Some(warm.dying()));
         self.runs(record, ActivityKind::Start).await
     }

@@ -209,7 +209,9 @@ impl SandboxActor {
             held.roll_back(&kernels.checkpoints).await?;
             snapshots_for(provider, &record.profile)?.roll_back_in_place(record.volume, to).await?;
             // A request that had the container before this one may have begun another.
-            self.end_execs(&container).await
+            self.end_execs(&container).await?;
+            // It ended with the other commands.
+            self.start_process_api(record, &container).await
         };
         match rolled.await {
             Ok(()) => Ok(RollbackOutcome { record: self.record().await?, before, kernels_lost: None }),

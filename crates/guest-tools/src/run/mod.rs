@@ -8,10 +8,12 @@ mod grep;
 mod image;
 mod out;
 mod place;
+mod process_api;
 mod watch;
 
 use crate::{
-    ApplyLayer, ExportFolders, Find, Grep, ImportFolders, Pack, PackImage, Unpack, UnpackImage, Watch,
+    ApplyLayer, ExportFolders, Find, Grep, ImportFolders, Pack, PackImage, ProcessApi, Unpack, UnpackImage,
+    Watch,
 };
 use atoll_types::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
@@ -32,6 +34,7 @@ pub const NAMES: &[&str] = &[
     "apply-layer",
     "unpack-image",
     "pack-image",
+    "process-api",
 ];
 
 /// Runs a tool and returns its exit code.
@@ -59,6 +62,7 @@ fn run(name: &str, request: &str) -> Result<()> {
         "apply-layer" => image::apply(&read::<ApplyLayer>(request)?),
         "unpack-image" => image::unpack(&read::<UnpackImage>(request)?),
         "pack-image" => image::pack(&read::<PackImage>(request)?),
+        "process-api" => process_api::run(&read::<ProcessApi>(request)?),
         _ => Err(Error::new(ErrorCode::Unsupported, format!("there is no tool {name:?}")).at("tool")),
     }
 }

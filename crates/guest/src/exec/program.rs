@@ -2,8 +2,8 @@
 //! it.
 //!
 //! Work on a whole folder is a command too: PID 1 never walks a tree. It executes its own program again as the
-//! user, by descriptor and with an empty environment, so a tool has the user's rights and limits. Only the tool
-//! of kernels gets the sandbox's variables, because it starts the user's programs.
+//! user, by descriptor and with an empty environment, so a tool has the user's rights and limits. Only the tools
+//! that start the user's programs, those of kernels and of the process API, get the sandbox's variables.
 
 use atoll_guest_proto::v1::{Arguments, Tool, exec_request};
 use atoll_guest_tools::run;

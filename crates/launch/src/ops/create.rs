@@ -22,8 +22,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fs, io, os::unix::net::UnixListener, path::PathBuf};
 
 const ENDED_EXECS: usize = 512;
-/// Where PID 1 listens when it must listen on TCP.
-pub(crate) const TCP_PORT: u16 = 2024;
+/// Where PID 1 listens when it must listen on TCP: a port that programs inside have no reason to want, and not that of the
+/// process API.
+const TCP_PORT: u16 = 3127;
 
 fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
@@ -123,6 +124,7 @@ fn first_record(request: &CreateRequest, slot: u32, start: &Start, image: &Image
         pid: 0,
         pid_start: 0,
         token,
+        tcp_port: TCP_PORT,
         image: image.id.clone(),
     })
 }
@@ -301,7 +303,9 @@ fn guest_config(
     let trees = next(inherited.areas.is_some());
     let areas = areas.into_iter().map(|FileArea { path, tree }| FileAreaConfig { path, tree });
     let listen_at = match (listen, &record.token) {
-        (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
+        (None, Some(token)) => {
+            Listen::Tcp { address: format!("127.0.0.1:{}", record.tcp_port), token: token.clone() }
+        }
         (number, _) => Listen::Inherited(number.unwrap_or(3)),
     };
     let config = GuestConfig {

@@ -1,6 +1,5 @@
 //! Inspecting, waiting, connecting: the operations that change nothing.
 
-use super::create::TCP_PORT;
 use crate::{
     cgroup,
     context::Context,
@@ -133,7 +132,7 @@ fn reach(context: &Context, container: ContainerId, paused: bool) -> Result<(Own
         return Ok((stream.into(), None));
     }
     net::enter_checked(&record).map_err(refused)?;
-    let address = SocketAddr::from(([127, 0, 0, 1], TCP_PORT));
+    let address = SocketAddr::from(([127, 0, 0, 1], record.tcp_port));
     // PID 1 listens a moment after it was started.
     let mut tries = 0;
     loop {

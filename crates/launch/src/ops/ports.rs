@@ -1,7 +1,7 @@
 //! A container's network, for the server, which is outside it: sockets made inside, and the ports that are
 //! listened on.
 
-use super::{create::TCP_PORT, inspect::load};
+use super::inspect::load;
 use crate::{context::Context, net, record::Record};
 use atoll_launch_proto::{Family, MAX_DESCRIPTORS, SocketsRequest};
 use atoll_types::{
@@ -70,7 +70,7 @@ pub(crate) fn ports(context: &Context, container: ContainerId) -> Result<Vec<u16
     found.remove(&REDIRECTED.port());
     // and neither is PID 1's socket, where it listens on TCP.
     if record.token.is_some() {
-        found.remove(&TCP_PORT);
+        found.remove(&record.tcp_port);
     }
     Ok(found.into_iter().take(MOST_PORTS).collect())
 }

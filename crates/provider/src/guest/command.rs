@@ -14,7 +14,7 @@ pub enum Program {
     Shell(String),
     /// A program of PID 1's own, run as the user like any other.
     Tool {
-        /// find, grep, pack, unpack, watch, kernels.
+        /// find, grep, pack, unpack, watch, kernels, process-api.
         name: String,
         /// Its request, as JSON.
         request: Vec<u8>,

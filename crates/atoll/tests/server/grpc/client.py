@@ -2,7 +2,9 @@
 
 Arguments: the address, a key, a certificate to trust or "-", and what to do.
 """
+import base64
 import json
+import os
 import sys
 import threading
 
@@ -57,6 +59,8 @@ def example():
     assert installed.exit_code == 0, installed
     version = "python3 -c 'from importlib.metadata import version; print(version(\"iniconfig\"))'"
     assert run(id, version).stdout == "2.0.0\n"
+    knock = "python3 -c 'import socket; print(socket.socket().connect_ex((\"127.0.0.1\", 2024)))'"
+    assert run(id, knock).stdout == "111\n", "the process API is off"
     closed = create(session_id="closed", allowed_hosts=["localhost"])
     assert list(closed.allowed_hosts) == ["localhost"], closed
     refused = stub.PipInstall(pb.PipInstallRequest(session_id="closed", packages=["iniconfig"]), **bearer)
@@ -177,5 +181,14 @@ def made():
     print(create(session_id="made").container_id)
 
 
-CALLS = [example, stream, tenant, describe, many, own_kernel, hosts, made]
+def process_api():
+    """What a program inside a session does with the process API."""
+    id = create(session_id="api").session_id
+    with open(os.path.join(os.path.dirname(__file__), "process_api.py")) as file:
+        probe = base64.b64encode(file.read().encode()).decode()
+    probed = run(id, f"echo {probe} | base64 -d > probe.py && python3 probe.py", timeout=120)
+    assert (probed.exit_code, probed.stdout) == (0, "done\n"), probed
+
+
+CALLS = [example, stream, tenant, describe, many, own_kernel, hosts, made, process_api]
 {call.__name__: call for call in CALLS}[what]()

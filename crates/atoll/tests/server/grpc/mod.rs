@@ -72,10 +72,37 @@ fn grpcio_does_what_the_reference_system_shows() {
     }
 }
 
+/// The answer of a sandbox to a knock at its port 2024: 0 where something listens, 111 where nothing does.
+fn knock(server: &Server, sandbox: &str) -> String {
+    let connect = "import socket; print(socket.socket().connect_ex(('127.0.0.1', 2024)))";
+    server.says(sandbox, &format!("python3 -c \"{connect}\""))
+}
+
+#[test]
+fn sessions_serve_the_process_api_where_the_setting_asks_for_it() {
+    let (mut server, address) = start(&[("ATOLL_GRPC_PROCESS_API", "true")]);
+    Python::new().client(&address, "-", "process_api");
+    let listed = server.ask("GET", "/api/v1/sandboxes", "").json();
+    let session = format!("/api/v1/sandboxes/{}", listed["items"][0]["id"].as_str().unwrap());
+    // It is the server's and not the user's: no listing shows it, and the sandbox is idle.
+    let execs = server.ask("GET", &format!("{session}/execs"), "").json();
+    assert!(!execs.to_string().contains("process-api"), "{execs}");
+    let other = server.create("{}");
+    assert_eq!(knock(&server, &other), "111", "a sandbox that is no session has none");
+    assert_eq!(server.ask("POST", &format!("{session}/stop"), "").status, 200);
+    assert_eq!(server.ask("POST", &format!("{session}/resume"), "").status, 200);
+    assert_eq!(knock(&server, &session), "0", "it comes back with the container");
+    server.kill();
+    server.restart();
+    assert_eq!(knock(&server, &session), "0", "and stays while the server is away");
+}
+
 #[test]
 fn a_runtime_with_its_own_kernel_runs_sessions_and_refuses_what_it_cannot_mount() {
-    let (_server, address) = start(&[("SANDBOX_RUNTIME", "runsc")]);
-    Python::new().client(&address, "-", "own_kernel");
+    let (_server, address) = start(&[("SANDBOX_RUNTIME", "runsc"), ("ATOLL_GRPC_PROCESS_API", "true")]);
+    let python = Python::new();
+    python.client(&address, "-", "own_kernel");
+    python.client(&address, "-", "process_api");
 }
 
 /// The package managers' hosts are what this machine's are set to; so the test sets them.

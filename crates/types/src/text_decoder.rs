@@ -3,14 +3,15 @@
 
 /// One output of a command, piece by piece.
 #[derive(Debug, Default)]
-pub(crate) struct TextDecoder {
+pub struct TextDecoder {
     /// The start of a character.
     cut: Vec<u8>,
 }
 
 impl TextDecoder {
     /// The text of one more piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> String {
+    #[must_use]
+    pub fn push(&mut self, piece: &[u8]) -> String {
         let joined;
         let bytes = if self.cut.is_empty() {
             piece
@@ -25,7 +26,8 @@ impl TextDecoder {
     }
 
     /// What waited for a rest that does not come.
-    pub(crate) fn finish(&mut self) -> String {
+    #[must_use]
+    pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.cut)).into_owned()
     }
 }
@@ -39,15 +41,6 @@ fn cut_at_end(bytes: &[u8]) -> usize {
             tail.is_err_and(|error| error.error_len().is_none())
         })
         .unwrap_or(0)
-}
-
-/// The beginning of a text in at most so many bytes, and whether that is not all.
-pub(crate) fn shortened(mut text: String, most: usize) -> (String, bool) {
-    if text.len() <= most {
-        return (text, false);
-    }
-    text.truncate((0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
-    (text, true)
 }
 
 #[cfg(test)]
@@ -76,11 +69,5 @@ mod tests {
         assert_eq!(decoder.push(b"\xf0"), "");
         assert_eq!(decoder.finish(), "\u{fffd}");
         assert_eq!(decoder.finish(), "");
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        assert_eq!(shortened("aé".into(), 3), ("aé".into(), false));
-        assert_eq!(shortened("aé".into(), 2), ("a".into(), true));
     }
 }
