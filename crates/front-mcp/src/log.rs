@@ -129,7 +129,7 @@ mod tests {
     fn sessions_that_come_and_go_are_news() {
         let log = Log::default();
         let event = |tool: &str, session: Option<&str>, (failure, value): (Option<FailureKind>, Value)| {
-            let reply = ToolReply { value, failure, images: Vec::new() };
+            let reply = ToolReply { value, failure, images: Vec::new(), changed: None };
             log.news(tool, session, &reply)
                 .map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
         };

@@ -36,7 +36,7 @@ fn without(value: &Value, given: &[(String, String)]) -> Value {
 
 /// A reply as a result.
 pub(crate) fn result(reply: ToolReply) -> CallToolResult {
-    let ToolReply { value, failure, images } = reply;
+    let ToolReply { value, failure, images, changed: _ } = reply;
     let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let pair =
         |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
@@ -71,6 +71,7 @@ mod tests {
             value: value.clone(),
             failure: Some(FailureKind::InvalidInput),
             images: Vec::new(),
+            changed: None,
         });
         assert_eq!((&sent["isError"], &sent["structuredContent"]), (&json!(true), &value));
         let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();

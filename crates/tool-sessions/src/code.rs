@@ -17,7 +17,7 @@ use atoll_core::{
     Display, KernelInfo,
 };
 use atoll_store::ToolSession;
-use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
+use atoll_types::{CellId, Error, ErrorCode, KernelId, Result, files::Changed};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -49,7 +49,10 @@ impl Sessions {
         let ran = self.run(who, &session, &request, listener, cancel).await;
         self.touch(&session).await;
         match ran {
-            Ok(report) => self.answer(who, &session, report).await,
+            Ok((report, changed)) => {
+                let reply = self.answer(who, &session, report).await?;
+                Ok(ToolReply { changed, ..reply })
+            }
             // The kernel manager ended, and all interpreters with it: as if this one had ended at the code.
             Err(error) if error.code == ErrorCode::KernelDied && self.ended(&session).await.is_none() => {
                 self.answer(who, &session, lost(&session, &error)).await
@@ -65,13 +68,14 @@ impl Sessions {
         request: &CellRequest,
         listener: Listener<'_>,
         cancel: &CancellationToken,
-    ) -> Result<CellReport> {
+    ) -> Result<(CellReport, Option<Changed>)> {
         let mut follow = self.core.kernels.execute_stream(&who.caller, session.sandbox, request).await?;
         tokio::select! {
-            report = to_the_end(&mut follow, listener) => return report,
+            report = to_the_end(&mut follow, listener) => return Ok((report?, follow.changed().cloned())),
             () = cancel.cancelled() => {}
         }
-        self.end_cell(who, session, request, &mut follow).await
+        let report = self.end_cell(who, session, request, &mut follow).await?;
+        Ok((report, follow.changed().cloned()))
     }
 
     /// Ends a cell whose call was cancelled: interrupted, and where it goes on although it was, with its interpreter.

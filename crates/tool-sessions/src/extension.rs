@@ -22,7 +22,7 @@ impl Sessions {
             let done = work(session.sandbox).await;
             self.store.touch_tool_session(session.id, now_ms()).await?;
             match done {
-                Ok(value) => Ok(ToolReply { value, failure: None, images: Vec::new() }),
+                Ok(value) => Ok(ToolReply { value, failure: None, images: Vec::new(), changed: None }),
                 Err(error) => Err(self.failed_in(&session, error).await),
             }
         };
@@ -31,7 +31,7 @@ impl Sessions {
 
     /// The reply of work in no session.
     pub async fn reply(&self, who: &ToolCaller, done: Result<Value>) -> ToolReply {
-        let reply = |value| ToolReply { value, failure: None, images: Vec::new() };
+        let reply = |value| ToolReply { value, failure: None, images: Vec::new(), changed: None };
         self.told(who, done.map(reply).map_err(Failure::from)).await
     }
 }

@@ -5,7 +5,7 @@ use crate::tools::{
     check::InputProblem,
     output::{ActiveSession, CodeExecuted, DisplayOutput},
 };
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, files::Changed};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ pub struct ToolReply {
     pub failure: Option<FailureKind>,
     /// Pictures among the value's `display_outputs`.
     pub images: Vec<Image>,
+    /// Which files of the session changed since what ran before, where that is known.
+    pub changed: Option<Changed>,
 }
 
 /// Why a call failed, for programs; the value explains it to models.
@@ -53,7 +55,7 @@ impl ToolReply {
     /// A reply.
     pub(crate) fn of(answer: &impl Serialize) -> Self {
         let value = serde_json::to_value(answer).unwrap_or_default();
-        Self { value, failure: None, images: Vec::new() }
+        Self { value, failure: None, images: Vec::new(), changed: None }
     }
 
     /// The reply of code, with its pictures.
@@ -91,7 +93,7 @@ impl ToolReply {
     }
 
     fn error(failure: FailureKind, value: Value) -> Self {
-        Self { value, failure: Some(failure), images: Vec::new() }
+        Self { value, failure: Some(failure), images: Vec::new(), changed: None }
     }
 }
 

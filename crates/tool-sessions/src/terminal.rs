@@ -9,7 +9,7 @@ use crate::{
 };
 use atoll_core::{ExecCommand, ExecOutcome, OutputLimits};
 use atoll_store::ToolSession;
-use atoll_types::{Error, ErrorCode, ExecId, OutputStream, Result};
+use atoll_types::{Error, ErrorCode, ExecId, OutputStream, Result, TextDecoder};
 use std::{pin::Pin, time::Duration};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ impl Sessions {
         let ran = self.core.execs.run(&who.caller, session.sandbox, &command_of(&input)).await;
         self.touch(&session).await;
         match ran {
-            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout, &self.settings.output))),
+            Ok(outcome) => Ok(self.executed(outcome, input.timeout)),
             Err(error) => Err(self.failed_in(&session, error).await),
         }
     }
@@ -47,9 +47,9 @@ impl Sessions {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let id = ExecId::from_uuid(id);
         let command = ExecCommand { id: Some(id), ..command_of(&input) };
-        let mut characters = [Characters::default(), Characters::default()];
+        let mut decoders: [TextDecoder; 2] = Default::default();
         let mut observer = |stream, bytes: &[u8]| {
-            let text = characters[usize::from(stream == OutputStream::Stderr)].take(bytes);
+            let text = decoders[usize::from(stream == OutputStream::Stderr)].push(bytes);
             if text.is_empty() {
                 return;
             }
@@ -69,9 +69,14 @@ impl Sessions {
         };
         self.touch(&session).await;
         match ran {
-            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout, &self.settings.output))),
+            Ok(outcome) => Ok(self.executed(outcome, input.timeout)),
             Err(error) => Err(self.failed_in(&session, error).await),
         }
+    }
+
+    fn executed(&self, mut outcome: ExecOutcome, seconds: u32) -> ToolReply {
+        let changed = outcome.changed.take();
+        ToolReply { changed, ..ToolReply::of(&executed(&outcome, seconds, &self.settings.output)) }
     }
 
     /// Kills a command whose call was cancelled, and waits for its end. A command that is being started is not known yet, and its
@@ -114,28 +119,6 @@ const LONGEST_BETWEEN: Duration = Duration::from_secs(10);
 /// So often a kill may fail one after the other.
 const MOST_FAILURES: u32 = 20;
 
-/// Whole characters of bytes that come in pieces.
-#[derive(Default)]
-struct Characters {
-    /// The beginning of a character whose rest has not come.
-    begun: Vec<u8>,
-}
-
-impl Characters {
-    fn take(&mut self, bytes: &[u8]) -> String {
-        let mut all = std::mem::take(&mut self.begun);
-        all.extend_from_slice(bytes);
-        let tail = all.utf8_chunks().last().map_or(0, |chunk| {
-            // Only what could be the beginning of a character, and is at the very end, waits.
-            let invalid = chunk.invalid();
-            let open = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
-            if open { invalid.len() } else { 0 }
-        });
-        self.begun = all.split_off(all.len() - tail);
-        String::from_utf8_lossy(&all).into_owned()
-    }
-}
-
 /// Why a cancelled command has no outcome.
 fn cancelled() -> Failure {
     let error = Error::new(ErrorCode::Conflict, "the call was cancelled and the command killed");
@@ -165,22 +148,4 @@ fn executed(outcome: &ExecOutcome, seconds: u32, limits: &OutputLimits) -> Comma
         stderr = format!("{stderr}{line}{notice}");
     }
     CommandExecuted { exit_code: report.shell_code().get(), stdout, stderr }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_character_in_two_pieces_stays_whole() {
-        let mut characters = Characters::default();
-        let (text, mut seen) = ("aé€😀z", String::new());
-        for byte in text.as_bytes() {
-            seen += &characters.take(&[*byte]);
-        }
-        assert_eq!(seen, text);
-        assert_eq!(characters.take(b"\xff\xffx"), "\u{fffd}\u{fffd}x", "what is no text does not wait");
-        assert_eq!(characters.take(b"y\xe2\x82"), "y");
-        assert_eq!(characters.take(b"z"), "\u{fffd}z");
-    }
 }

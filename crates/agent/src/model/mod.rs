@@ -1,4 +1,4 @@
-//! One model, wherever it is: which one a run uses ([`target`]), what it is told ([`prompt`], [`window`]), what it answers
+//! One model, wherever it is: which one a run uses ([`target`]), what it is told ([`prompt`], [`window`], [`summary`]), what it answers
 //! ([`answer`]), and what its provider's errors mean ([`failure`]).
 //!
 //! A key is sent to the base URL that it belongs to and to no other: redirects are not followed, and the addresses that an
@@ -8,6 +8,7 @@ mod answer;
 mod failure;
 mod network;
 mod prompt;
+mod summary;
 mod target;
 mod window;
 

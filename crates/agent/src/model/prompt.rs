@@ -232,6 +232,7 @@ mod tests {
             cell: None,
             operations: Vec::new(),
             egress: Vec::new(),
+            changed: None,
             asked: None,
             duration_ms: 0,
         };

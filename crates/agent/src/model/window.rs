@@ -1,13 +1,15 @@
-//! A conversation within the model's window: old tool output and old reasoning are shortened, the oldest first; what people
+//! A conversation within the model's window: old work of tools and old reasoning are summarised, the oldest first; what people
 //! said never is. Only what the model is sent changes, not what is kept.
+//!
+//! In order, until it fits: old results become summaries, in three sizes; then the steps of each turn are folded, half of them
+//! and then all; then the same for the latest messages, of which the last step always stays a step of its own.
 
-use super::ModelTarget;
-use atoll_types::{
-    conversation::{Block, Message, Role},
-    text::cut,
+use super::{
+    ModelTarget,
+    summary::{Results, condense, fold, is_folded, shorten, summarise},
 };
-use serde_json::Value;
-use std::sync::Arc;
+use atoll_types::conversation::{Block, Message, Role};
+use std::{ops::Range, sync::Arc};
 
 /// Bytes of a token, about: low, so that the estimate is rather too high.
 const BYTES_PER_TOKEN: usize = 3;
@@ -17,8 +19,8 @@ const PICTURE: usize = 1500;
 const TOOLS: usize = 3000;
 /// How much of an old text stays, in bytes: less where that is not enough.
 const KEPT: [usize; 3] = [4000, 1000, 250];
-/// How many values of an old list stay.
-const LISTED: usize = 16;
+/// The same of what was folded and has to be shortened too.
+const LEAST: usize = 100;
 /// The last messages whose output stays whole as long as that is enough.
 const FRESH: usize = 6;
 
@@ -34,58 +36,22 @@ fn tokens(message: &Message) -> usize {
     4 + message.content.iter().map(block).sum::<usize>()
 }
 
-/// The beginning and the end of a long text, which is where an error says what it is about.
-fn cut_middle(text: &mut String, kept: usize) {
-    if text.len() <= kept + NOTE {
-        return;
-    }
-    let begin = cut(text, kept * 2 / 3);
-    let from = (text.len() - kept / 3..text.len()).find(|at| text.is_char_boundary(*at));
-    let end = &text[from.unwrap_or(text.len())..];
-    let left = text.len() - begin.len() - end.len();
-    *text = format!("{begin}… [{left} bytes of old output were left out] …{end}");
-}
-
-/// The note about what was left out, about.
-const NOTE: usize = 64;
-
-/// Every long text and list of a tool's reply, cut.
-fn shorten(value: &mut Value, kept: usize) {
-    match value {
-        Value::String(text) => cut_middle(text, kept),
-        Value::Array(all) => {
-            let left = all.len().saturating_sub(LISTED);
-            all.truncate(LISTED);
-            all.iter_mut().for_each(|value| shorten(value, kept));
-            if left > 0 {
-                all.push(format!("[{left} more values of old output were left out]").into());
-            }
-        }
-        Value::Object(all) => all.values_mut().for_each(|value| shorten(value, kept)),
-        _ => {}
-    }
-}
-
-/// A message with its output shortened, if it has any.
+/// A message with its output summarised, if it has any.
 fn shortened(message: &Message, kept: usize) -> Message {
     let mut message = message.clone();
     for block in &mut message.content {
         match block {
-            Block::ToolResult(result) => {
-                shorten(&mut result.value, kept);
-                result.pictures.clear();
-            }
+            Block::ToolResult(result) => summarise(result, kept),
             Block::ToolCall(call) => shorten(&mut call.arguments, kept),
             // What a provider signed it wants back as it was.
-            Block::Reasoning { text, signature: None } => cut_middle(text, kept),
+            Block::Reasoning { text, signature: None } => condense(text, kept),
             _ => {}
         }
     }
     message
 }
 
-/// The messages that the model is sent: the oldest are shortened first and least, the last ones only where the rest was not
-/// enough, and the words of a person never.
+/// The messages that the model is sent.
 pub(super) fn fit(
     messages: &[Arc<Message>],
     system: &str,
@@ -93,31 +59,109 @@ pub(super) fn fit(
     share: f64,
 ) -> Vec<Arc<Message>> {
     let room = (target.window as f64 * share) as usize;
-    let all: usize = messages.iter().map(|message| tokens(message)).sum();
-    let mut used: usize = TOOLS + system.len() / BYTES_PER_TOKEN + all;
-    let mut fitting = messages.to_vec();
-    let (old, fresh) = (0..messages.len()).partition::<Vec<_>, _>(|at| at + FRESH < messages.len());
-    for (part, kept) in [&old, &fresh].into_iter().flat_map(|part| KEPT.map(|kept| (part, kept))) {
-        for at in part {
-            if used <= room {
-                return fitting;
-            }
-            if messages[*at].role == Role::User {
-                continue;
-            }
-            let before = tokens(&fitting[*at]);
-            fitting[*at] = Arc::new(shortened(&messages[*at], kept));
-            used = used.saturating_sub(before.saturating_sub(tokens(&fitting[*at])));
+    let room = room.saturating_sub(TOOLS + system.len() / BYTES_PER_TOKEN);
+    let used = messages.iter().map(|message| tokens(message)).sum();
+    let mut fitting = Fitting { messages: messages.to_vec(), room, used };
+    if fitting.fits() {
+        return fitting.messages;
+    }
+    let results = messages.iter().filter_map(|message| message.tool_result());
+    let results: Results<'_> = results.map(|result| (result.call.as_str(), result)).collect();
+    for fresh in [FRESH, 0] {
+        for kept in KEPT {
+            fitting.shorten(messages, fresh, kept);
+        }
+        for part in [2, 1] {
+            fitting.fold(fresh, part, &results);
+        }
+        if fitting.fits() {
+            break;
         }
     }
-    fitting
+    fitting.shorten(messages, 0, LEAST);
+    fitting.messages
+}
+
+/// What is sent, as far as it is made to fit.
+struct Fitting {
+    messages: Vec<Arc<Message>>,
+    room: usize,
+    used: usize,
+}
+
+impl Fitting {
+    fn fits(&self) -> bool {
+        self.used <= self.room
+    }
+
+    /// Replaces a range of messages, and counts.
+    fn replace(&mut self, range: Range<usize>, by: Vec<Arc<Message>>) {
+        let size = |all: &[Arc<Message>]| all.iter().map(|message| tokens(message)).sum::<usize>();
+        self.used = (self.used + size(&by)).saturating_sub(size(&self.messages[range.clone()]));
+        self.messages.splice(range, by);
+    }
+
+    /// Shortens all but the latest messages, the oldest first, from what they were. What was folded already stays.
+    fn shorten(&mut self, originals: &[Arc<Message>], fresh: usize, kept: usize) {
+        for at in 0..self.messages.len().saturating_sub(fresh) {
+            if self.fits() {
+                return;
+            }
+            let message = &self.messages[at];
+            if message.role == Role::User || (is_folded(message) && kept != LEAST) {
+                continue;
+            }
+            // Nothing stands at another place before the first fold, and after it only what is latest is shortened.
+            let from_end = self.messages.len() - at;
+            let original = originals.len().checked_sub(from_end).and_then(|at| originals.get(at));
+            let from = original.filter(|original| original.id == message.id).unwrap_or(message);
+            let shorter = Arc::new(shortened(from, kept));
+            if tokens(&shorter) < tokens(message) {
+                self.replace(at..at + 1, vec![shorter]);
+            }
+        }
+    }
+
+    /// Folds the steps of each turn but the latest messages and the last step: one half of them, or all.
+    fn fold(&mut self, fresh: usize, part: usize, results: &Results<'_>) {
+        let mut at = 0;
+        while !self.fits() {
+            let Some(steps) = self.steps(at, fresh) else { return };
+            let some = steps.len().div_ceil(part);
+            let (from, to) = (steps[0].start, steps[some - 1].end);
+            let folded = fold(&self.messages[from..to], results);
+            at = steps[steps.len() - 1].end - (to - from) + folded.len();
+            self.replace(from..to, folded);
+        }
+    }
+
+    /// The next steps that follow one another: each a message that calls tools, and its results.
+    fn steps(&self, from: usize, fresh: usize) -> Option<Vec<Range<usize>>> {
+        let calls = |at: &usize| self.messages[*at].tool_calls().next().is_some();
+        let last = (0..self.messages.len()).rfind(calls)?;
+        let end = last.min(self.messages.len().saturating_sub(fresh));
+        let first = (from..end).find(calls)?;
+        let mut steps: Vec<Range<usize>> = Vec::new();
+        let mut at = first;
+        while at < end && calls(&at) {
+            let results = self.messages[at + 1..].iter().take_while(|message| message.role == Role::Tool);
+            let next = at + 1 + results.count();
+            if next > end {
+                break;
+            }
+            steps.push(at..next);
+            at = next;
+        }
+        // A step whose results are among the latest is none here.
+        (!steps.is_empty()).then_some(steps)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ModelSettings;
-    use atoll_types::conversation::{ToolCallStatus, ToolResult};
+    use atoll_types::conversation::{ToolCall, ToolCallStatus, ToolResult};
 
     fn result(id: &str, size: usize) -> Arc<Message> {
         let result = ToolResult {
@@ -131,6 +175,7 @@ mod tests {
             cell: None,
             operations: Vec::new(),
             egress: Vec::new(),
+            changed: None,
             asked: None,
             duration_ms: 0,
         };
@@ -156,22 +201,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_said_and_errors_keep_their_end() {
-        let mut value = serde_json::json!({
-            "stderr": format!("{}ValueError: the end", "x".repeat(9000)), "files": (0..40).collect::<Vec<_>>(),
-        });
-        shorten(&mut value, 1000);
-        let text = value["stderr"].as_str().unwrap();
-        assert!(text.len() < 1100 && text.ends_with("ValueError: the end"), "{text}");
-        assert!(text.contains("bytes of old output were left out"), "{text}");
-        assert_eq!(value["files"].as_array().unwrap().len(), LISTED + 1);
-        assert_eq!(value["files"][LISTED], "[24 more values of old output were left out]");
-        let mut wide = "€".repeat(2000);
-        cut_middle(&mut wide, 1000);
-        assert!(wide.contains("left out") && !wide.contains('\u{fffd}'), "on the borders of characters");
-    }
-
-    #[test]
     fn the_window_of_a_model_can_be_said() {
         let small = ModelSettings {
             model: Some("gpt-4o".into()),
@@ -183,5 +212,56 @@ mod tests {
         let size = |one: &Arc<Message>| one.tool_result().unwrap().value.to_string().len();
         let fitting = fit(&messages, "", &target, 1.0);
         assert!(fitting.iter().all(|one| size(one) < 500), "also the last ones, where it must be");
+    }
+
+    /// A turn of so many steps, whose results have so many bytes.
+    fn turn(words: &str, steps: usize, size: usize) -> Vec<Arc<Message>> {
+        let mut all = vec![Arc::new(Message::text(format!("u-{words}"), Role::User, words))];
+        for number in 0..steps {
+            let id = format!("{words}-{number}");
+            let call = ToolCall {
+                id: id.clone(),
+                name: "execute_code".into(),
+                arguments: serde_json::json!({ "code": "x".repeat(size / 10) }),
+                broken: None,
+                signature: None,
+            };
+            all.push(Arc::new(Message::new(format!("c-{id}"), Role::Assistant, vec![Block::ToolCall(call)])));
+            all.push(result(&id, size));
+        }
+        all
+    }
+
+    #[test]
+    fn a_conversation_of_any_length_fits_with_every_word_of_the_user_and_every_result_after_its_call() {
+        for (steps, size, window) in
+            [(3, 9000, 8000), (40, 6000, 12_000), (300, 3000, 10_000), (300, 10, 9000)]
+        {
+            let settings = ModelSettings {
+                model: Some("gpt-4-x".into()),
+                context_tokens: Some(window),
+                ..ModelSettings::default()
+            };
+            let target = ModelTarget::of(&settings, false).unwrap();
+            let mut messages = turn("first", steps, size);
+            messages.push(Arc::new(Message::text("a", Role::Assistant, "done")));
+            messages.extend(turn("second", steps, size));
+            let fitting = fit(&messages, "", &target, 1.0);
+            let used: usize = fitting.iter().map(|message| tokens(message)).sum();
+            assert!(used + TOOLS <= window as usize, "{steps} {size} {window}: {used}");
+            let words = |all: &[Arc<Message>]| -> Vec<String> {
+                let said = all.iter().filter(|message| message.role == Role::User);
+                said.map(|message| message.plain_text()).collect()
+            };
+            assert_eq!(words(&fitting), words(&messages));
+            for (at, message) in fitting.iter().enumerate() {
+                if let Some(result) = message.tool_result() {
+                    let call = fitting[at - 1].tool_calls().next().unwrap();
+                    assert_eq!(call.id, result.call, "{steps} {size} {window}");
+                }
+            }
+            let last = fitting.last().unwrap().tool_result().unwrap();
+            assert_eq!(last.call, format!("second-{}", steps - 1), "the last step is one of its own");
+        }
     }
 }

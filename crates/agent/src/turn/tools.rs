@@ -9,9 +9,10 @@ use atoll_types::{
     CellId, ExecId, OperationId, Result,
     audit::EgressQuery,
     conversation::{
-        Block, CheckpointSource, Message, Node, Role, StopReason, ToolCall, ToolCallStatus, ToolPicture,
-        ToolResult,
+        Block, CheckpointSource, MOST_CHANGED, Message, Node, Role, StopReason, ToolCall, ToolCallStatus,
+        ToolPicture, ToolResult,
     },
+    files::Changed,
     time::now_ms,
 };
 use futures_util::{FutureExt, future::join_all};
@@ -52,6 +53,7 @@ pub(super) fn not_done(call: &ToolCall, error: &str, hint: &str) -> ToolResult {
         cell: None,
         operations: Vec::new(),
         egress: Vec::new(),
+        changed: None,
         asked: None,
         duration_ms: 0,
     }
@@ -99,6 +101,13 @@ fn without_pictures(mut value: Value, kept: &[ToolPicture]) -> Value {
         }
     }
     value
+}
+
+/// As many of the changed files as a result names.
+fn first_changed(mut changed: Changed) -> Changed {
+    changed.truncated |= changed.files.len() > MOST_CHANGED;
+    changed.files.truncate(MOST_CHANGED);
+    changed
 }
 
 impl Turn<'_> {
@@ -216,7 +225,7 @@ impl Turn<'_> {
         let arguments = call.arguments.clone();
         let working = sessions.call_as(&who, id, &call.name, arguments, &mut listener, &self.cancel).boxed();
         let (reply, operations) = caused_by(working).await;
-        let ToolReply { value, failure, images } = reply;
+        let ToolReply { value, failure, images, changed } = reply;
         let session =
             call.arguments.get("session_id").or_else(|| value.get("session_id")).and_then(Value::as_str);
         let sandbox = match session {
@@ -239,6 +248,7 @@ impl Turn<'_> {
             cell: (call.name == CODE).then(|| CellId::from_uuid(id)),
             egress: self.decisions(&operations).await,
             operations,
+            changed: changed.map(first_changed),
             asked: None,
             duration_ms: 0,
         }

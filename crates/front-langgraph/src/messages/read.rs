@@ -138,6 +138,7 @@ fn as_result(message: &mut Message, fields: &Metadata, place: &str) -> Result<()
         cell: None,
         operations: Vec::new(),
         egress: Vec::new(),
+        changed: None,
         asked: None,
         duration_ms: 0,
     };

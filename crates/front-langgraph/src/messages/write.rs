@@ -19,10 +19,10 @@ fn content(message: &Message) -> Value {
 }
 
 /// What the agent adds to a message for people who want to know what happened: which command or cell a tool ran, in
-/// which sandbox, the ids of its operations and the rows of its network decisions in the audit trail, and what the model
+/// which sandbox, the files that it changed, the ids of its operations and the rows of its network decisions in the audit trail, and what the model
 /// had asked for where a person changed that.
 fn facts(result: &ToolResult) -> Value {
-    let ToolResult { sandbox, exec, cell, operations, egress, asked, duration_ms, .. } = result;
+    let ToolResult { sandbox, exec, cell, operations, egress, changed, asked, duration_ms, .. } = result;
     let mut facts = Metadata::new();
     facts.extend(sandbox.map(|id| ("sandbox_id".to_owned(), id.to_string().into())));
     facts.extend(exec.map(|id| ("exec_id".to_owned(), id.to_string().into())));
@@ -33,6 +33,8 @@ fn facts(result: &ToolResult) -> Value {
     if !egress.is_empty() {
         facts.insert("egress_rows".into(), egress.clone().into());
     }
+    let changed = changed.as_ref().filter(|changed| !changed.files.is_empty());
+    facts.extend(changed.map(|changed| ("files_changed".to_owned(), json!(changed.files))));
     facts.extend(asked.as_ref().map(|call| {
         // Arguments that were no JSON object are shown as they came.
         let args = call.broken.clone().map_or_else(|| call.arguments.clone(), Value::from);

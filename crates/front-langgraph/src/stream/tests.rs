@@ -37,6 +37,7 @@ fn of_tool() -> Message {
         cell: None,
         operations: Vec::new(),
         egress: Vec::new(),
+        changed: None,
         asked: None,
         duration_ms: 3,
     };

@@ -1,6 +1,6 @@
 //! Messages of a conversation, in the form that every model provider's can be made of.
 
-use crate::{CellId, ExecId, OperationId, SandboxId, names};
+use crate::{CellId, ExecId, OperationId, SandboxId, files::Changed, names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -173,6 +173,9 @@ names!(
     }
 );
 
+/// The most changed files that a result names.
+pub const MOST_CHANGED: usize = 64;
+
 /// What came of a call of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
@@ -203,6 +206,9 @@ pub struct ToolResult {
     /// later are found by `operations`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<u64>,
+    /// Which files it changed, where that is known: the first [`MOST_CHANGED`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Changed>,
     /// The call as the model wrote it, where a person had another one carried out in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<ToolCall>>,

@@ -20,8 +20,8 @@ pub use checkpoint::{
 };
 pub use item::{ItemQuery, NamespaceQuery, StoreItem};
 pub use message::{
-    Block, FinishReason, LONGEST_MESSAGE_ID, Message, Role, TokenUsage, ToolCall, ToolPicture, ToolResult,
-    ToolStatus as ToolCallStatus,
+    Block, FinishReason, LONGEST_MESSAGE_ID, MOST_CHANGED, Message, Role, TokenUsage, ToolCall, ToolPicture,
+    ToolResult, ToolStatus as ToolCallStatus,
 };
 pub use run::{
     ApprovalRule, ModelFault, MultitaskStrategy, NewRun, RunBudget, RunFailure, RunFailureCode, RunInput,

@@ -84,6 +84,32 @@ const both = (results) => {
   return { content: "Both are done." };
 };
 
+// Runs a command in a session that surely is there, and tells how often it ran.
+const counted = (results) => {
+  const id = session(results);
+  if (id === "none") return { content: "", toolCalls: [call("create_session", {})] };
+  const ran = /"stdout":"(\d+)/.exec(last(results));
+  if (ran) return { content: `It ran ${ran[1]}.` };
+  return { content: "", toolCalls: [call("execute_terminal", { session_id: id, command: "echo once >> n; wc -l < n" })] };
+};
+
+// Twenty commands that print more than the window of the model, which then says what it was sent. Steps that were folded
+// into another's result are lines there.
+const many = (results, request) => {
+  const folded = (value) => (value.later_steps?.length ?? 0) + (value.later_steps_left_out ?? 0);
+  const done = results.reduce((sum, result) => sum + 1 + folded(JSON.parse(text(result.content))), 0);
+  if (done === 0) return { content: "", toolCalls: [call("create_session", {})] };
+  if (done > 20)
+    return { content: JSON.stringify({
+      size: JSON.stringify(request.messages).length,
+      said: text(request.messages.find((message) => message.role === "user").content),
+      results: results.map((result) => text(result.content)),
+    }) };
+  const print = "head -c 3000 /dev/zero | tr '\\0' x; echo";
+  const command = `${print}; echo "${done}.c: error: in step ${done}"; ${print}; exit ${done}`;
+  return { content: "", toolCalls: [call("execute_terminal", { session_id: session(results), command })] };
+};
+
 const exporting = (results) => {
   const id = session(results);
   if (results.length === 2)
@@ -96,6 +122,8 @@ const scripts = [
   ["take your time", runs("echo begun; sleep 600", "It took its time.")],
   ["both wait", both],
   ["which command", runs("echo asked", (_, request) => `I ran ${lastCommand(request)}.`)],
+  ["count it", counted],
+  ["many steps", many],
   ["in pieces", runs("printf on; sleep 0.3; printf 'e\\ntwo'; sleep 0.3; echo", "It came in pieces.")],
   ["late", late],
   ["keep a file", runs("echo -n kept > file", "It is kept.")],

@@ -67,6 +67,36 @@ fn a_budget_ends_a_run_and_says_which() {
     }
 }
 
+/// Twenty commands of 6 KB each, in a window of 8000 tokens.
+#[test]
+fn a_conversation_goes_on_beyond_the_models_window() {
+    let model = model();
+    let server = server(&model);
+    let thread = new_thread(&server, super::KEY);
+    let words = format!("many steps {}", "word ".repeat(600));
+    let configurable = json!({ "context_tokens": 8000 });
+    let run = begin(&server, super::KEY, &thread, &body(&words, configurable.clone(), &json!({})));
+    assert_eq!(ended(&server, super::KEY, &run)["stop_reason"], "answered");
+    let messages = server.get(&thread)["values"]["messages"].clone();
+    assert_eq!(count(&messages, "tool"), 21, "the thread keeps all of it");
+    let kept = messages[4]["content"].as_str().unwrap();
+    assert!(kept.len() > 6000 && !kept.contains("left out"), "{kept}");
+    let sent = messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let sent: Value = serde_json::from_str(sent).unwrap_or_else(|e| panic!("{e}: {sent}"));
+    assert_eq!(sent["said"], words, "the user's words are sent whole");
+    assert!(sent["size"].as_u64().unwrap() < 8000 * 3, "{sent}");
+    // The oldest steps are lines, and the latest still say what went wrong.
+    let results: Vec<&str> =
+        sent["results"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    assert!(results.len() < 21 && results[0].contains("session_id"), "{sent}");
+    assert!(results[0].contains("execute_terminal") && results[0].contains("exit code 2"), "{}", results[0]);
+    assert!(results[0].contains("1.c: error: in step 1"), "{}", results[0]);
+    let last = results.last().unwrap();
+    assert!(last.contains("20.c: error: in step 20") && last.contains(r#""exit_code":20"#), "{last}");
+    let run = begin(&server, super::KEY, &thread, &body("hello", configurable, &json!({})));
+    assert_eq!(ended(&server, super::KEY, &run)["status"], "success", "and the next turn fits too");
+}
+
 #[test]
 fn a_run_takes_the_place_of_another_or_undoes_it() {
     let model = model();
