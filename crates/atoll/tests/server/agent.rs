@@ -187,3 +187,112 @@ fn a_result_names_every_row_of_what_it_asked_the_network() {
         assert!(named.contains(&seq), "{seq} is none of {named:?}: {all:?}");
     }
 }
+
+/// The thread's messages when its only run has ended.
+fn ended(server: &Server, thread: &str) -> Vec<Value> {
+    let runs = || server.ask("GET", &format!("{thread}/runs"), "").json();
+    let now = || runs()[0]["status"].as_str().unwrap_or_default().to_owned();
+    eventually("the run's end", || !["pending", "running"].contains(&now().as_str()));
+    assert_eq!(now(), "success", "{}", runs());
+    server.ask("GET", thread, "").json()["values"]["messages"].as_array().unwrap().clone()
+}
+
+/// Checks that every call has one result, and returns the results that are uncertain.
+fn uncertain(messages: &[Value]) -> Vec<&Value> {
+    let calls = messages.iter().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+    let results = || messages.iter().filter(|message| message["type"] == "tool");
+    for call in calls {
+        let of_call = results().filter(|result| result["tool_call_id"] == call["id"]).count();
+        assert_eq!(of_call, 1, "{call}: {messages:?}");
+    }
+    results().filter(|result| result["content"].to_string().contains("may or may not have worked")).collect()
+}
+
+/// The program's process is killed after every third of a run's events, from before the first to the last, and started again.
+#[test]
+fn a_run_goes_on_wherever_its_server_is_killed() {
+    let model = Model::start();
+    let mut server = model.server("warn", &["--set", "tool_sessions.network_enabled=false"]);
+    let asked = body("count it", json!({ "stream_mode": ["updates", "messages-tuple", "custom", "tasks"] }));
+    let mut events = 0;
+    loop {
+        let thread = new_thread(&server);
+        let path = format!("{thread}/runs/stream");
+        let coming =
+            http::open(server.address, "POST", &path, &[("X-Api-Key", KEY)], asked.as_bytes()).unwrap();
+        let lines = BufReader::new(coming).lines().map_while(Result::ok);
+        let seen = lines.filter(|line| line.starts_with("event: ")).take(events).count();
+        server.kill();
+        server.restart();
+        let messages = ended(&server, &thread);
+        assert_eq!(messages.last().unwrap()["content"], "It ran 1.", "{events}: {messages:?}");
+        let told = uncertain(&messages);
+        assert!(told.len() <= 1, "{events}: {messages:?}");
+        assert!(told.iter().all(|result| result["name"] == "create_session"), "{events}: {messages:?}");
+        let sandboxes = server.ask("GET", "/api/v1/sandboxes", "").json()["items"].as_array().unwrap().len();
+        assert!(sandboxes <= 1 + told.len(), "{events}: only what is uncertain may be there twice");
+        assert_eq!(server.ask("DELETE", &thread, "").status, 204);
+        eventually("the sessions' end", || {
+            server.ask("GET", "/api/v1/sandboxes", "").json()["items"] == json!([])
+        });
+        if seen < events {
+            break;
+        }
+        events += 3;
+    }
+    assert!(events > 10, "{events}");
+}
+
+/// What runs when the program's process is killed: a command, a cell, an answer, and beside a command a tool that has no id.
+#[test]
+fn what_runs_while_its_server_is_killed_runs_once() {
+    let model = Model::start();
+    let mut server = model.server("warn", &["--set", "tool_sessions.network_enabled=false"]);
+    for (said, answer, doubts) in [
+        ("wait here", "It said 1.", 0),
+        ("a cell waits", "The cell ended.", 0),
+        ("both wait", "Both are done.", 1),
+    ] {
+        let thread = new_thread(&server);
+        assert_eq!(server.ask("POST", &format!("{thread}/runs"), &body(said, json!({}))).status, 200);
+        let mut found = None;
+        eventually("what waits", || {
+            let listed = server.ask("GET", "/api/v1/sandboxes", "").json();
+            let ids =
+                listed["items"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned());
+            let mut paths = ids.map(|id| format!("/api/v1/sandboxes/{id}"));
+            found = paths.find(|path| server.ask("GET", &format!("{path}/files/n"), "").status == 200);
+            found.is_some()
+        });
+        let sandbox = found.unwrap();
+        if doubts > 0 {
+            eventually("the second session", || {
+                server.ask("GET", "/api/v1/sandboxes", "").json()["items"].as_array().unwrap().len() == 2
+            });
+        }
+        server.kill();
+        server.restart();
+        assert_eq!(server.ask("PUT", &format!("{sandbox}/files/go"), "").status, 204);
+        let messages = ended(&server, &thread);
+        assert_eq!(messages.last().unwrap()["content"], answer, "{said}: {messages:?}");
+        assert_eq!(uncertain(&messages).len(), doubts, "{said}: {messages:?}");
+        assert_eq!(server.ask("GET", &format!("{sandbox}/files/n"), "").body, b"once\n", "{said}");
+        assert_eq!(server.ask("DELETE", &thread, "").status, 204);
+        eventually("the sessions' end", || {
+            server.ask("GET", "/api/v1/sandboxes", "").json()["items"] == json!([])
+        });
+    }
+    let thread = new_thread(&server);
+    let asked = body("speak slowly", json!({ "stream_mode": "messages-tuple" }));
+    let path = format!("{thread}/runs/stream");
+    let coming = http::open(server.address, "POST", &path, &[("X-Api-Key", KEY)], asked.as_bytes()).unwrap();
+    assert!(
+        BufReader::new(coming).lines().map_while(Result::ok).any(|line| line.contains("very")),
+        "it speaks"
+    );
+    server.kill();
+    server.restart();
+    let messages = ended(&server, &thread);
+    assert_eq!(messages.len(), 2, "half an answer is none: {messages:?}");
+    assert_eq!(messages[1]["content"], "This is said very slowly. ".repeat(100));
+}
