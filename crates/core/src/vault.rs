@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NONCE: usize = 12;
 const EGRESS: &[u8] = b"atoll egress tokens, version 1";
+const FINGERPRINT: &[u8] = b"atoll vault fingerprint, version 1";
+const PASSPHRASE: &[u8] = b"atoll vault with a passphrase, version 1: ";
 
 /// The environment of a sandbox's commands, and which variables are secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,7 @@ pub struct Vault {
     cipher: ChaCha20Poly1305,
     preview: PreviewKey,
     egress: [u8; 32],
+    fingerprint: [u8; 32],
 }
 
 impl Vault {
@@ -57,7 +60,21 @@ impl Vault {
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
         let cipher = ChaCha20Poly1305::new(key.into());
-        Self { cipher, preview: PreviewKey::derive(key), egress: MacKey::new(key).derive(EGRESS) }
+        let mac = MacKey::new(key);
+        let (egress, fingerprint) = (mac.derive(EGRESS), mac.derive(FINGERPRINT));
+        Self { cipher, preview: PreviewKey::derive(key), egress, fingerprint }
+    }
+
+    /// A vault with a key that the operator keeps elsewhere too: the server's own key alone does not open it.
+    #[must_use]
+    pub fn with_passphrase(key: &[u8; 32], passphrase: &str) -> Self {
+        Self::new(&MacKey::new(key).sign(&[PASSPHRASE, passphrase.as_bytes()]))
+    }
+
+    /// Tells this vault's key from others, and nothing about it.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
     }
 
     /// The key that preview tokens are signed with.
@@ -123,5 +140,21 @@ mod tests {
         assert!(vault.open("b", &sealed).is_err());
         assert!(Vault::new(&Vault::random_key()).open("a", &sealed).is_err());
         assert!(vault.open("a", &Sealed(vec![1, 2])).is_err());
+    }
+
+    #[test]
+    fn a_passphrase_is_needed_beside_the_key() {
+        let key = Vault::random_key();
+        let of = |passphrase: Option<&str>| match passphrase {
+            Some(passphrase) => Vault::with_passphrase(&key, passphrase),
+            None => Vault::new(&key),
+        };
+        let sealed = of(Some("p")).seal_bytes("a", b"secret").unwrap();
+        assert_eq!(of(Some("p")).open_bytes("a", &sealed).unwrap(), b"secret");
+        assert_eq!(of(Some("p")).fingerprint(), of(Some("p")).fingerprint());
+        for other in [None, Some(""), Some("q")] {
+            assert!(of(other).open_bytes("a", &sealed).is_err(), "{other:?}");
+            assert_ne!(of(other).fingerprint(), of(Some("p")).fingerprint(), "{other:?}");
+        }
     }
 }

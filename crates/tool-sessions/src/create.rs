@@ -22,6 +22,8 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
+/// The profile whose user is root inside.
+const ROOT: &str = "root";
 
 /// A session that is being made. Dropped before it is done, it is removed.
 struct SessionInProgress {
@@ -214,7 +216,9 @@ impl Sessions {
     ) -> Result<()> {
         let runtime_settings = self.core.settings.now();
         let SessionStorage { volumes, tenant_id, filesystem, auto_snapshot } = storage;
+        let root = self.settings.execute_as_root && self.core.sandboxes.allows_profile(&who.caller, ROOT);
         let request = CreateSandbox {
+            profile: root.then(|| ROOT.to_owned()),
             idle_timeout_seconds: Some(runtime_settings.tool_sessions_idle_seconds.max(10)),
             labels: labels(session),
             volumes,

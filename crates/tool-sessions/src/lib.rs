@@ -65,6 +65,8 @@ pub struct SessionSettings {
     pub import_dirs: Vec<PathBuf>,
     /// Where uploads of threads are kept. Nothing else may be in it.
     pub storage_dir: PathBuf,
+    /// Whether new sessions are root inside, where the caller's tier has that profile.
+    pub execute_as_root: bool,
 }
 
 /// Progress of a call.

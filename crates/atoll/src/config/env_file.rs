@@ -18,8 +18,9 @@ const LARGEST: u64 = 1 << 20;
 /// In the environment of a server that root started: root has passed on what the file has.
 pub(crate) const PASSED: &str = "ATOLL_ENV_FILE_PASSED";
 
-/// The names that count in it. `IMPORT_ALLOWED_DIRS` and `CONTAINER_NETWORK_ENABLED` do not: they decide what sandboxes reach. Nor do
-/// `PROXY_HOST`, `PROXY_PORT` and `SIGNING_KEY`: together they open a listener to a key that the file's author knows.
+/// The names that count in it. `IMPORT_ALLOWED_DIRS`, `CONTAINER_NETWORK_ENABLED` and `CONTAINER_EXECUTE_AS_ROOT` do not: they decide
+/// what sandboxes reach and may. Nor do `PROXY_HOST`, `PROXY_PORT` and `SIGNING_KEY`: together they open a listener to a key that the
+/// file's author knows; nor `ENCRYPTION_KEY`, without which what was stored is lost.
 const NAMES: &[&str] = &[
     "API_BASE_URL",
     "CHAT_MODEL",
@@ -34,6 +35,7 @@ const NAMES: &[&str] = &[
     "CONTAINER_MEMORY_LIMIT",
     "CONTAINER_ORPHAN_MIN_AGE_SECONDS",
     "CONTAINER_PIDS_LIMIT",
+    "CONTAINER_TMPFS_SIZE",
     "GRPC_PORT",
     "MAX_ITERATIONS",
     "MAX_RESULT_CHARS",
@@ -53,7 +55,9 @@ const NAMES: &[&str] = &[
 
 /// The names that count in the environment alone.
 const OF_THE_ENVIRONMENT: &[&str] = &[
+    "CONTAINER_EXECUTE_AS_ROOT",
     "CONTAINER_NETWORK_ENABLED",
+    "ENCRYPTION_KEY",
     "IMPORT_ALLOWED_DIRS",
     "POSTGRES_DB",
     "POSTGRES_HOST",
@@ -73,12 +77,6 @@ const OF_A_KEY: &[&str] = &["CHAT_MODEL_BASE_URL", "CHAT_MODEL_PROVIDER"];
 const KEY: &str = "CHAT_MODEL_API_KEY";
 const STRONGER_KEYS: &[&str] = &["ATOLL_AGENT_API_KEY", "ATOLL_AGENT_API_KEY_FILE", KEY];
 
-/// Names of reference systems that have no effect: the value that holds in any case, and why no other does.
-const WITHOUT_EFFECT: &[(&str, &str, &str)] = &[
-    ("CONTAINER_EXECUTE_AS_ROOT", "false", "commands of tool sessions are never root"),
-    ("CONTAINER_TMPFS_SIZE", "200m", "each writable folder of a tool session has 200 MB"),
-    ("ENCRYPTION_KEY", "", "what is stored is sealed by a key of this server's own"),
-];
 /// Names that are told of at most, of a file that may be another person's.
 const MOST_NAMES: usize = 8;
 const LONGEST_NAME: usize = 64;
@@ -98,20 +96,13 @@ pub(crate) fn load() {
     });
 }
 
-/// The variables that count of those of the file, and what is said of the others, and of those of the environment that have
-/// no effect.
+/// The variables that count of those of the file, and what is said of the others.
 fn chosen(
     mut file: BTreeMap<String, String>,
     environment: impl Fn(&str) -> Option<String>,
 ) -> (BTreeMap<String, String>, Vec<String>) {
     file.retain(|_, value| !value.is_empty());
     let mut said = Vec::new();
-    for (name, usual, why) in WITHOUT_EFFECT {
-        let set = file.remove(*name).into_iter().chain(environment(name));
-        if set.map(|value| value.to_lowercase()).any(|value| value != *usual) {
-            said.push(format!("{name} has no effect: {why}"));
-        }
-    }
     let refuse = |file: &mut BTreeMap<String, String>, all: &dyn Fn(&str) -> bool, why: &str| {
         let names: Vec<String> = file.keys().filter(|name| all(name)).cloned().collect();
         file.retain(|name, _| !all(name));
@@ -232,16 +223,6 @@ mod tests {
         let (_, said) = of(&many, &[]);
         assert!(said.len() < 1000 && said.contains('…'), "{said}");
         assert_eq!(of("GRPC_PORT=1\nMAX_ITERATIONS=3\n", &["SIGNING_KEY"]).1, "");
-    }
-
-    #[test]
-    fn what_has_no_effect_is_told_unless_it_is_so_anyway() {
-        let (counts, said) = of("ENCRYPTION_KEY=k\nCONTAINER_TMPFS_SIZE=1g\n", &[]);
-        assert!(counts.is_empty());
-        for name in ["ENCRYPTION_KEY", "CONTAINER_TMPFS_SIZE"] {
-            assert!(said.contains(&format!("{name} has no effect")), "{said}");
-        }
-        assert_eq!(of("CONTAINER_TMPFS_SIZE=200m\nCONTAINER_EXECUTE_AS_ROOT=False\n", &[]).1, "");
     }
 
     #[test]

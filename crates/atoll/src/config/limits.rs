@@ -77,13 +77,19 @@ fn mebibytes(text: &str) -> Option<String> {
     Some(mebibytes.to_string())
 }
 
+/// The size of each of three folders, as one of all of them together: of MiB.
+fn three_folders(text: &str) -> Option<String> {
+    let each: u64 = mebibytes(text)?.parse().ok()?;
+    Some(each.checked_mul(3)?.to_string())
+}
+
 /// Microseconds of processor time in 100 milliseconds, as cores.
 fn cores(text: &str) -> Option<String> {
     Some((text.trim().parse::<f64>().ok()? / 100_000.0).to_string())
 }
 
 /// `True` and `False` as Python's settings have them.
-fn truth(text: &str) -> Option<String> {
+pub(super) fn truth(text: &str) -> Option<String> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Some("true".into()),
         "false" | "0" | "no" | "off" => Some("false".into()),
@@ -104,6 +110,7 @@ const ALIASES: &[(&str, &str, Converter)] = &[
     ("tool_sessions.memory_mb", "CONTAINER_MEMORY_LIMIT", mebibytes),
     ("tool_sessions.cpu_cores", "CONTAINER_CPU_QUOTA", cores),
     ("tool_sessions.processes", "CONTAINER_PIDS_LIMIT", same),
+    ("tool_sessions.disk_mb", "CONTAINER_TMPFS_SIZE", three_folders),
 ];
 
 /// A setting's variable and its value: the own one, or another system's.
@@ -225,6 +232,7 @@ mod tests {
         let all: Vec<_> = ["2048m", "2g", "2147483648", "512MB", "1048576k"].map(mebibytes).into();
         assert_eq!(all, ["2048", "2048", "2048", "512", "1024"].map(|text| Some(text.to_owned())));
         assert_eq!((mebibytes("much"), mebibytes(""), mebibytes("-1m")), (None, None, None));
+        assert_eq!((three_folders("200m").as_deref(), three_folders("x")), (Some("600"), None));
         assert_eq!((cores("150000").as_deref(), cores("x")), (Some("1.5"), None));
         assert_eq!(
             (truth("True").as_deref(), truth("0").as_deref(), truth("maybe")),

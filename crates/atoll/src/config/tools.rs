@@ -2,7 +2,7 @@
 //! usual timeout, and how much output is shown. Without the first two there are no links and no imports. The names that
 //! the reference system gives these settings are read as well.
 
-use super::{mcp::value, variable, wrong};
+use super::{limits::truth, mcp::value, variable, wrong};
 use atoll_core::OutputLimits;
 use atoll_types::Result;
 use serde::Deserialize;
@@ -25,6 +25,7 @@ pub(super) struct File {
     max_stderr_chars: Option<u32>,
     max_result_chars: Option<u32>,
     max_traceback_chars: Option<u32>,
+    execute_as_root: Option<bool>,
 }
 
 /// Tool sessions' configuration for this machine.
@@ -37,6 +38,8 @@ pub(crate) struct ToolsConfig {
     pub(crate) timeout_seconds: u32,
     /// How much of what code and commands write is shown.
     pub(crate) output: OutputLimits,
+    /// Whether sessions are root inside, where the key's tier has that profile.
+    pub(crate) execute_as_root: bool,
 }
 
 /// A number: of the own variable, of the reference system's, of the file, or the usual one.
@@ -110,7 +113,13 @@ impl File {
             ));
         }
         let server_url = server_url.map(|url| url.trim_end_matches('/').to_owned());
-        Ok(ToolsConfig { server_url, import_dirs, timeout_seconds, output })
+        let at = "ATOLL_TOOLS_EXECUTE_AS_ROOT";
+        let at = if variable(at).is_some() { at } else { "CONTAINER_EXECUTE_AS_ROOT" };
+        let execute_as_root = match variable(at) {
+            Some(text) => truth(&text).ok_or_else(|| wrong(at, "expected true or false"))? == "true",
+            None => self.execute_as_root.unwrap_or(false),
+        };
+        Ok(ToolsConfig { server_url, import_dirs, timeout_seconds, output, execute_as_root })
     }
 }
 
@@ -127,6 +136,7 @@ mod tests {
         let usual = of("").unwrap();
         assert_eq!((usual.server_url, usual.import_dirs, usual.timeout_seconds), (None, vec![], 30));
         assert_eq!(usual.output, OutputLimits::default());
+        assert!(!usual.execute_as_root && of("execute_as_root = true").unwrap().execute_as_root);
         let good = of("server_url = \"https://atoll.example/\"\nimport_dirs = [\"/srv/data\"]").unwrap();
         assert_eq!(good.server_url.as_deref(), Some("https://atoll.example"));
         assert_eq!(good.import_dirs, [PathBuf::from("/srv/data")]);

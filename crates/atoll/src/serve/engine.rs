@@ -8,7 +8,7 @@ use crate::{
 };
 use atoll_agent::Agents;
 use atoll_audit::{AuditKey, Ledger};
-use atoll_core::{Core, CoreSettings, IssuedKey, Providers, Vault};
+use atoll_core::{Core, CoreSettings, IssuedKey, Providers};
 use atoll_front_grpc::SESSION_LABEL;
 use atoll_provider::Provider;
 use atoll_tool_sessions::{SessionSettings, Sessions};
@@ -48,7 +48,7 @@ impl Ground {
         })?;
         let only = claim(&own)?;
         let store = database::open(data_dir, config).await?;
-        let secret = secret::load_or_make(&secret_key(data_dir))?;
+        let secret = secret::load_or_make(&secret_key(data_dir), secret::passphrase().as_deref())?;
         let key = AuditKey::from_secret(&secret);
         let head = audit_head(data_dir);
         let (ledger, opened) = Ledger::open(store.store() as _, key, &head).await?;
@@ -94,7 +94,7 @@ impl Ground {
         let egress =
             egress::parts(&config.egress, config.core.tiers.clone(), &own, address, provider).await?;
         let (presets, dialer) = (Arc::clone(&egress.presets), egress.engine.dialer());
-        let vault = Vault::new(&secret);
+        let vault = secret::vault(&secret_key(&config.data_dir), &secret, secret::passphrase().as_deref())?;
         let settings = CoreSettings {
             skills_dir: own.join("skills"),
             builds_dir: own.join("builds"),
@@ -110,6 +110,7 @@ impl Ground {
             server_url: config.tools.server_url.clone(),
             import_dirs: config.tools.import_dirs.clone(),
             storage_dir: own.join("uploads"),
+            execute_as_root: config.tools.execute_as_root,
         };
         let sessions = Sessions::new(core.clone(), store.store() as _, settings);
         sessions.reconcile().await?;

@@ -97,6 +97,12 @@ impl Sandboxes {
         self.create_with_id(caller, id, request).await
     }
 
+    /// Whether the caller's tier has this profile.
+    #[must_use]
+    pub fn allows_profile(&self, caller: &Caller, name: &str) -> bool {
+        self.limits.ceiling(caller).check_profile(name).is_ok()
+    }
+
     /// Gives a request the limits that it leaves out, as far as the caller's tier allows them.
     pub(crate) fn fill_limits(&self, caller: &Caller, request: &mut CreateSandbox, usual: Limits) {
         let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } =

@@ -334,7 +334,8 @@ fn the_limit_of_iterations_is_read_by_the_reference_systems_name() {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(!ran.status.success() && said.contains("agent.max_iterations"), "{said}");
     assert!(
-        said.contains("ENCRYPTION_KEY has no effect") && said.contains("LD_PRELOAD is not read"),
+        said.contains("ENCRYPTION_KEY counts in the environment alone")
+            && said.contains("LD_PRELOAD is not read"),
         "{said}"
     );
 }

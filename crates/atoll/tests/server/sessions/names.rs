@@ -23,6 +23,7 @@ fn the_reference_systems_names_of_settings_have_their_effects() {
         ("CONTAINER_MEMORY_LIMIT", "300m", "memory_mb", json!(300)),
         ("CONTAINER_CPU_QUOTA", "150000", "cpu_cores", json!(1.5)),
         ("CONTAINER_PIDS_LIMIT", "100", "processes", json!(100)),
+        ("CONTAINER_TMPFS_SIZE", "40m", "disk_mb", json!(120)),
     ];
     let others = [
         ("CONTAINER_EXECUTION_TIMEOUT_SECONDS", "2"),
@@ -39,6 +40,7 @@ fn the_reference_systems_names_of_settings_have_their_effects() {
         ("CHAT_MODEL_SUPPORTS_VISION", "False"),
         // A name of a container network is no reason not to start.
         ("PROXY_HOST", "egress-proxy"),
+        ("CONTAINER_EXECUTE_AS_ROOT", "True"),
     ];
     let variables: Vec<(&str, &str)> =
         settings.iter().map(|(name, value, ..)| (*name, *value)).chain(others).collect();
@@ -65,6 +67,17 @@ fn the_reference_systems_names_of_settings_have_their_effects() {
     let sandbox = server.ask("GET", "/api/v1/sandboxes", "").json()["items"][0].clone();
     assert_eq!((&sandbox["memory_mb"], &sandbox["cpu_cores"]), (&json!(300), &json!(1.5)), "{sandbox}");
     assert_eq!((&sandbox["processes"], &sandbox["network_enabled"]), (&json!(100), &json!(false)));
+
+    assert_eq!(sandbox["disk_mb"], 120, "{sandbox}");
+    let filled = thread.terminal(&id, "id -u; head -c 200000000 /dev/urandom > /tmp/f");
+    assert_eq!((&filled["stdout"], filled["exit_code"] == 0), (&json!("0\n"), false), "{filled}");
+    assert_eq!(thread.terminal(&id, "rm /tmp/f")["exit_code"], 0);
+    // The tier of this key has no such profile.
+    let key =
+        server.ask("POST", "/api/v1/keys", r#"{"name":"k","owner":"ordinary","tier":"standard"}"#).json();
+    let ordinary = Thread::of(&server, key["key"].as_str().unwrap(), "t1");
+    let usual = ordinary.create(&json!({}));
+    assert_ne!(ordinary.terminal(&usual, "id -u")["stdout"], "0\n");
 
     let endless = thread.code(&id, "while True: pass");
     assert_eq!(endless["success"], false, "{endless}");
