@@ -89,7 +89,7 @@ mod tests {
         ]);
         let value = json!({ "success": true, "display_outputs": shown });
         let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
-        let sent = sent(ToolReply { value, failure: None, images });
+        let sent = sent(ToolReply { value, failure: None, images, changed: None });
         let kinds: Vec<&str> =
             sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "audio"]);

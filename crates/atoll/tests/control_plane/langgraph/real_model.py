@@ -16,7 +16,7 @@ params.hostnames = ["127.0.0.1"]
 params.port = 0
 params.use_jinja = True
 # Each answer is short, also on a machine that does other things.
-params.n_predict = 40
+params.n_predict = 24
 params.verbosity = -1
 # The same words each time.
 params.sampling.temp = 0
