@@ -78,6 +78,7 @@ pub(crate) async fn create(
 pub(crate) struct ValidPreviewToken {
     id: Uuid,
     /// The one port that it opens; null for all.
+    #[schema(minimum = 1, maximum = 65535)]
     port: Option<u16>,
     created_at: String,
     expires_at: String,
