@@ -81,7 +81,7 @@ fn a_revoked_token_opens_nothing_and_ends_what_it_opened() {
     assert!(read < SIZE, "the answer went on to its end");
     // The other token is as good as before.
     assert_eq!((status(&server, &sandbox, &kept_token), echo(&mut other).as_str()), (200, "HELLO"));
-    assert_eq!(listed(&server, &sandbox), [kept.clone()]);
+    assert_eq!(listed(&server, &sandbox), std::slice::from_ref(&kept));
     let again = server.ask("DELETE", &format!("{sandbox}/preview-tokens/{lost}"), "");
     assert_eq!(again.status, 404, "{again:?}");
     drop((open, other, streaming));
