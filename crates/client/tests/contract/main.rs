@@ -533,7 +533,7 @@ async fn files(client: &Client) {
     client.file_history(id, "in/a", Some(7), Some(5)).await.unwrap();
     client.export(id, true).await.unwrap();
     client.export(id, false).await.unwrap();
-    client.import(false, stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
+    client.import(false, true, stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.download(id, "in/a").await.unwrap();
     client.upload(id, "in/a", stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.make_dir(id, "in", true).await.unwrap();
