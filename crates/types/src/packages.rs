@@ -96,6 +96,13 @@ pub fn is_template_package(text: &str) -> bool {
     first && text.len() <= LONGEST_TEXT && text.bytes().all(plain) && scoped && !text.contains("..")
 }
 
+/// The name of a package of Python as indexes compare it (PEP 503): `Scikit_Learn` is `scikit-learn`.
+#[must_use]
+pub fn pip_name(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
 /// An exact version of any manager's in a lock, and nothing that a file of apt would read otherwise.
 #[must_use]
 pub fn is_locked_version(text: &str) -> bool {
@@ -136,6 +143,13 @@ mod tests {
         }
         for bad in ["", "-1", ">=1", "1 2", "1\n", "*", "$(id)"] {
             assert!(!is_locked_version(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_package_of_python_has_one_name() {
+        for name in ["scikit-learn", "Scikit_Learn", "scikit.-learn"] {
+            assert_eq!(pip_name(name), "scikit-learn");
         }
     }
 

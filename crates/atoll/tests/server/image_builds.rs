@@ -459,54 +459,120 @@ fn packages_of_debian_become_an_image_with_a_kernel() {
     done(&server, &begin_of(&server, &locked));
     let same = server.ask("GET", &format!("{ROOT}/same"), "").json();
     assert_eq!(same["packages"], image["packages"]);
-    let lock = json!([{ "manager": "debian", "name": "python3-six", "version": "0.1-no-such" }]);
-    (locked["lock"], locked["name"]) = (lock, json!("other"));
+    let six = json!({ "manager": "debian", "name": "python3-six", "version": "0.1-no-such" });
+    let python = version(&image, "debian", "python3");
+    let python = json!({ "manager": "debian", "name": "python3", "version": python });
+    (locked["lock"], locked["name"]) = (json!([&six]), json!("other"));
+    let refused = server.ask("POST", ROOT, &locked.to_string());
+    assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (422, &json!("lock")));
+    locked["lock"] = json!([python, six]);
     let ended = end(&server, &begin_of(&server, &locked));
     assert_eq!(ended["status"], "failed", "{ended}");
     let on = json!({ "name": "more", "dockerfile": "FROM tiny\nRUN python3 -c 'import six' > /dev/null\n" });
     done(&server, &begin_of(&server, &on));
 }
 
-/// What a cell of each catalogue image imports.
-const IMPORTS: [(&str, &str, &str); 5] = [
-    ("base", "python", "import ssl, sqlite3"),
-    ("node", "node", "require('typescript').version"),
-    ("skills-runtime", "python", "import pandas, docx, pptx, pypdf, matplotlib"),
-    ("data-science", "python", "import pandas, numpy, scipy, sklearn, matplotlib"),
-    (
-        "r",
-        "r",
-        "for (name in c('jsonlite', 'base64enc', 'tidyverse', 'data.table', 'readxl', 'haven', 'httr2', 'DBI', 'RSQLite', \
-         'rmarkdown', 'knitr', 'devtools', 'glmnet', 'randomForest', 'ggplot2', 'htmlwidgets')) \
-         library(name, character.only = TRUE)",
-    ),
+/// What is imported where that is not the package's name.
+const IMPORTED_AS: [(&str, &str); 12] = [
+    ("beautifulsoup4", "bs4"),
+    ("ipython", "IPython"),
+    ("pillow", "PIL"),
+    ("python-docx", "docx"),
+    ("python-pptx", "pptx"),
+    ("pyyaml", "yaml"),
+    ("scikit-learn", "sklearn"),
+    // Their main modules are for programs that they run themselves.
+    ("tsx", "tsx/cjs/api"),
+    ("vitest", "vitest/node"),
+    ("dbi", "DBI"),
+    ("randomforest", "randomForest"),
+    ("rsqlite", "RSQLite"),
 ];
 
-/// `make images`: each image of `ATOLL_IMAGES` is built for real, and its packages are imported in a kernel.
+/// The modules of a template's packages of a manager.
+fn modules<'a>(template: &'a Value, manager: &str) -> Vec<&'a str> {
+    let Some(all) = template["packages"][manager].as_array() else { return Vec::new() };
+    let mut modules = Vec::new();
+    for one in all {
+        let name = one.as_str().unwrap();
+        let known = IMPORTED_AS.iter().find(|(package, _)| *package == name);
+        modules.push(known.map_or(name, |(_, module)| *module));
+    }
+    modules
+}
+
+/// The cells that import every package of a template, each with its language.
+fn imports(template: &Value) -> Vec<(&'static str, String)> {
+    let names = |manager| modules(template, manager);
+    let (python, node, r) = (names("pip"), json!(names("npm")), names("r").join("', '"));
+    // `import` looks beside the code, and not where NODE_PATH says.
+    let node = format!(
+        "require('fs').symlinkSync(process.env.NODE_PATH, 'node_modules')\n\
+         for (const name of {node}) {{ try {{ require(name) }} catch {{ await import(name) }} }}"
+    );
+    let r = format!("for (name in c('{r}')) library(name, character.only = TRUE)");
+    let cells = [
+        ("debian", "python", "import ssl, sqlite3".to_owned()),
+        ("pip", "python", format!("import {}", python.join(", "))),
+        ("npm", "node", node),
+        ("r", "r", r),
+    ];
+    let has = |manager| match manager {
+        "debian" => names(manager).contains(&"python3"),
+        _ => !names(manager).is_empty(),
+    };
+    let cells = cells.into_iter().filter(|(manager, ..)| has(*manager));
+    cells.map(|(_, language, code)| (language, code)).collect()
+}
+
+/// A widget is a page of its own.
+fn check_widget(server: &Server, sandbox: &str) {
+    let code = "htmlwidgets::createWidget('none', list(word = 'kept <here>'), package = 'htmlwidgets')";
+    let ran = kernels::run(server, sandbox, "r", code);
+    let page = ran["display_outputs"][0]["data"].as_str().unwrap_or_else(|| panic!("{ran}"));
+    assert!(page.contains("HTMLWidgets") && page.contains("kept"), "{page}");
+    assert!(!page.contains("<script src=\"") && !page.contains("_files/"), "{page}");
+}
+
+/// `make images`: each image of `ATOLL_IMAGES` is built for real, its packages are imported in kernels, and a lock of them builds the same.
 #[test]
 fn the_catalogue_is_built_and_imported() {
     let Ok(names) = std::env::var("ATOLL_IMAGES") else {
         return eprintln!("skipped: make images builds the catalogue");
     };
     let server = Server::start();
-    for (name, language, code) in
-        IMPORTS.iter().filter(|(name, ..)| names.split_whitespace().any(|n| n == *name))
-    {
+    let templates: Vec<Value> =
+        serde_json::from_str(include_str!("../../../core/src/image_specs/templates.json")).unwrap();
+    for template in &templates {
+        let name = template["id"].as_str().unwrap();
+        if !names.split_whitespace().any(|asked| asked == name) {
+            continue;
+        }
         let began = Instant::now();
-        let build = begin_of(&server, &json!({ "template": name, "memory_mb": 4096, "cpu_cores": 2.0 }));
-        done(&server, &build);
+        let mut request = json!({ "template": name, "memory_mb": 4096, "cpu_cores": 2.0 });
+        done(&server, &begin_of(&server, &request));
         let image = server.ask("GET", &format!("{ROOT}/{name}"), "").json();
         let (packages, size) =
             (image["packages"].as_array().unwrap().len(), image["size_bytes"].as_u64().unwrap());
         eprintln!("{name}: {} s, {packages} packages, {} MiB", began.elapsed().as_secs(), size >> 20);
         let sandbox = server.create(&json!({ "image": name }).to_string());
-        let ran = kernels::run(&server, &sandbox, language, code);
-        assert_eq!(ran["success"], true, "{name}: {ran}");
+        for (language, code) in imports(template) {
+            let ran = kernels::run(&server, &sandbox, language, &code);
+            assert_eq!(ran["success"], true, "{name}: {code}: {ran}");
+            if language == "r" {
+                check_widget(&server, &sandbox);
+            }
+        }
         assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
-        if *name == "base" {
+        if name == "base" {
             let notes = image["alias_notes"].to_string();
             let python = version(&image, "debian", "python3").unwrap();
             assert!(python.starts_with("3.12") || notes.contains(&python), "{notes}");
         }
+        (request["name"], request["lock"]) = (json!("same"), image["packages"].clone());
+        request["replace"] = json!(true);
+        done(&server, &begin_of(&server, &request));
+        let same = server.ask("GET", &format!("{ROOT}/same"), "").json();
+        assert_eq!(same["packages"], image["packages"], "{name}");
     }
 }

@@ -7,6 +7,7 @@ mod plan;
 mod templates;
 
 pub use packages::{CataloguePackage, PACKAGE_SEARCH, PackageManager, packages};
+pub(crate) use plan::canonical;
 pub use plan::{MOST_LOCKED, Plan, Start};
 pub use templates::{
     MOST_TEMPLATE_PACKAGES, Template, TemplateFile, TemplatePackages, TemplateResources, templates,

@@ -7,7 +7,7 @@ use super::{
 use atoll_types::{
     Error, InstalledPackage, Result,
     audit::Sha256,
-    packages::{is_locked_version, is_template_package},
+    packages::{is_locked_version, is_template_package, pip_name},
 };
 
 /// Most packages of a lock.
@@ -39,6 +39,14 @@ pub struct Plan {
 
 fn run(line: String) -> StepKind {
     StepKind::Run { command: CommandForm::Shell(line), arguments: Vec::new() }
+}
+
+/// A lock with one form of each name, as records of images have it.
+pub(crate) fn canonical(mut lock: Vec<InstalledPackage>) -> Vec<InstalledPackage> {
+    for one in lock.iter_mut().filter(|one| one.manager == "pip") {
+        one.name = pip_name(&one.name);
+    }
+    lock
 }
 
 fn check_lock(lock: &[InstalledPackage]) -> Result<()> {
@@ -74,11 +82,27 @@ fn bare(package: &str) -> &str {
     package.rfind('@').filter(|at| *at > 0).map_or(package, |at| &package[..at])
 }
 
-/// The packages, each with the version that the lock has for it.
-fn with_versions(names: &[String], lock: &[InstalledPackage], manager: &str, separator: &str) -> Vec<String> {
-    let of = |name: &String| {
-        let found = lock.iter().find(|one| one.manager == manager && one.name == bare(name));
-        found.map_or_else(|| name.clone(), |one| format!("{}{separator}{}", one.name, one.version))
+/// The packages, each with the version that the lock has for it. Without one a build would install any version, or, of pip, nothing.
+fn with_versions(
+    names: &[String],
+    lock: &[InstalledPackage],
+    manager: &str,
+    separator: &str,
+) -> Result<Vec<String>> {
+    if lock.is_empty() {
+        return Ok(names.to_vec());
+    }
+    let of = |text: &String| {
+        let name = if manager == "pip" { pip_name(bare(text)) } else { bare(text).to_owned() };
+        let found = lock.iter().find(|one| one.manager == manager && one.name == name);
+        let missing = || {
+            let message = format!(
+                "the lock has no version of {text}, a package of {manager} that the template names; \
+                 build without a lock and use the `packages` of that image"
+            );
+            Error::invalid("lock", message)
+        };
+        found.map(|one| format!("{name}{separator}{}", one.version)).ok_or_else(missing)
     };
     names.iter().map(of).collect()
 }
@@ -88,10 +112,11 @@ impl Template {
     pub fn plan(&self, lock: Vec<InstalledPackage>) -> Result<Plan> {
         self.check()?;
         check_lock(&lock)?;
+        let lock = canonical(lock);
         let TemplatePackages { debian, pip, npm, r } = &self.packages;
         let r = r.iter().map(|name| format!("r-cran-{}", name.to_lowercase()));
         let debian: Vec<String> = debian.iter().cloned().chain(r).collect();
-        let debian = with_versions(&debian, &lock, "debian", "=");
+        let debian = with_versions(&debian, &lock, "debian", "=")?;
         let mut steps = Vec::new();
         let start = match &self.base {
             None => Start::Debian(debian),
@@ -107,16 +132,17 @@ impl Template {
             }
         };
         if !pip.is_empty() {
+            let names = with_versions(pip, &lock, "pip", "==")?;
             // A lock has all that these need.
-            let all = locked(&lock, "pip", "==");
-            let (names, more) = if all.is_empty() { (pip.clone(), "") } else { (all, "--no-deps ") };
+            let (names, more) =
+                if lock.is_empty() { (names, "") } else { (locked(&lock, "pip", "=="), "--no-deps ") };
             let names = names.join(" ");
             steps.push(run(format!(
                 "python3 -m pip install --no-cache-dir --break-system-packages --root-user-action=ignore {more}{names}"
             )));
         }
         if !npm.is_empty() {
-            let names = with_versions(npm, &lock, "npm", "@").join(" ");
+            let names = with_versions(npm, &lock, "npm", "@")?.join(" ");
             steps.push(run(format!(
                 "npm install --global --no-fund --no-audit {names} && npm cache clean --force"
             )));
@@ -231,27 +257,45 @@ mod tests {
         assert_ne!(keys(&of_root), keys(&of_user));
     }
 
+    /// A template of these packages alone.
+    fn of(debian: &[&str], pip: &[&str], npm: &[&str]) -> Template {
+        let [debian, pip, npm] =
+            [debian, pip, npm].map(|list| list.iter().map(|name| (*name).into()).collect());
+        Template { packages: TemplatePackages { debian, pip, npm, r: Vec::new() }, ..shipped("base") }
+    }
+
     #[test]
     fn a_lock_says_the_versions() {
         let lock = vec![
             package("debian", "nodejs", "18.1"),
             package("npm", "typescript", "5.9.3"),
-            package("pip", "numpy", "2.1.0"),
+            package("pip", "PyYAML", "6.0.2"),
             package("pip", "six", "1.17.0"),
         ];
-        let node = shipped("node").plan(lock.clone()).unwrap();
-        let Start::Debian(names) = &node.start else { panic!("{node:?}") };
-        assert!(names.contains(&"nodejs=18.1".to_owned()));
-        assert!(lines(&node)[0].contains(" typescript@5.9.3 "), "{:?}", lines(&node));
-        let science = shipped("data-science").plan(lock).unwrap();
-        assert!(lines(&science)[0].ends_with("--no-deps numpy==2.1.0 six==1.17.0"));
-        assert_ne!(shipped("node").plan(Vec::new()).unwrap().keys("x", |_| unreachable!()).unwrap(), {
-            node.keys("x", |_| unreachable!()).unwrap()
-        });
+        let template = of(&["nodejs"], &["pyyaml"], &["typescript"]);
+        let plan = template.plan(lock.clone()).unwrap();
+        assert_eq!(plan.start, Start::Debian(vec!["nodejs=18.1".into()]));
+        assert!(lines(&plan)[0].ends_with("--no-deps pyyaml==6.0.2 six==1.17.0"), "{:?}", lines(&plan));
+        assert!(lines(&plan)[1].contains(" typescript@5.9.3 "), "{:?}", lines(&plan));
+        let keys = |plan: Plan| plan.keys("x", |_| unreachable!()).unwrap();
+        assert_ne!(keys(template.plan(Vec::new()).unwrap()), keys(plan));
         for wrong in [package("cargo", "a", "1"), package("pip", "--pre", "1"), package("pip", "a", "1;b")] {
             let refused = shipped("base").plan(vec![wrong]).unwrap_err();
             assert_eq!(refused.field.as_deref(), Some("lock"));
         }
         assert_eq!(["@a/b@1", "c[d]", "e==1", "f"].map(bare), ["@a/b", "c", "e", "f"]);
+    }
+
+    #[test]
+    fn a_lock_without_a_package_of_the_template_is_refused() {
+        let lock =
+            vec![package("debian", "six", "1"), package("npm", "six", "1"), package("pip", "six", "1")];
+        assert!(of(&["six"], &["Six[x]==2"], &["six@2"]).plan(lock.clone()).is_ok());
+        for template in [of(&["curl"], &[], &[]), of(&[], &["pandas"], &[]), of(&[], &[], &["docx"])] {
+            let refused = template.plan(lock.clone()).unwrap_err();
+            assert_eq!(refused.field.as_deref(), Some("lock"));
+            assert!(refused.message.contains("no version of"), "{refused}");
+            assert!(template.plan(Vec::new()).is_ok());
+        }
     }
 }

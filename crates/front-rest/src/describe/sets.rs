@@ -89,7 +89,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("KeyItem", "scope", scopes),
     ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
     ("PackageItem", "manager", package_managers),
-    ("PackageVersion", "manager", || vec!["debian", "pip", "npm"]),
+    ("PackageVersion", "manager", || vec!["debian", "pip", "npm", "alpine"]),
     ("PatchBody", "auto_snapshot", auto_snapshots),
     ("RunBody", "language", languages),
     ("Sandbox", "auto_snapshot", auto_snapshots),

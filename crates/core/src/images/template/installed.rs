@@ -1,12 +1,9 @@
 //! What an image holds, as its package managers say. They run inside and are as hostile as the rest of it: names and versions are
 //! checked one by one, and there is a limit of them.
 
-use crate::image_specs::MOST_LOCKED;
+use crate::{image_specs::MOST_LOCKED, images::contents::package};
 use atoll_provider::{Command, Container};
-use atoll_types::{
-    Error, ErrorCode, InstalledPackage, Result,
-    packages::{is_locked_version, is_template_package},
-};
+use atoll_types::{Error, ErrorCode, InstalledPackage, Result};
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,15 +39,6 @@ async fn answer(container: &Arc<dyn Container>, line: &str) -> Option<String> {
     command.output_limit = Some(LARGEST);
     let finished = container.guest().run(&command).await.ok()?;
     (finished.report.exit_code == Some(0)).then(|| String::from_utf8_lossy(&finished.stdout).into_owned())
-}
-
-fn package(manager: &str, name: &str, version: &str) -> Option<InstalledPackage> {
-    let (manager, name, version) = (manager.to_owned(), name.to_owned(), version.to_owned());
-    (is_template_package(&name) && is_locked_version(&version)).then_some(InstalledPackage {
-        manager,
-        name,
-        version,
-    })
 }
 
 fn of_debian(text: &str) -> Vec<InstalledPackage> {
@@ -122,7 +110,7 @@ mod tests {
         };
         let text = "ii \tbash\t5.2.15-2+b2\nrc \tgone\t1\nii \tg++\t4:12.2.0-3\nii \tbad name\t1\nbroken\n";
         assert_eq!(names(of_debian(text)), ["debian bash 5.2.15-2+b2", "debian g++ 4:12.2.0-3"]);
-        assert_eq!(names(of_pip("six==1.17.0\n--x==1\ny\n")), ["pip six 1.17.0"]);
+        assert_eq!(names(of_pip("Six==1.17.0\n--x==1\ny\n")), ["pip six 1.17.0"]);
         let text =
             r#"{"name":"lib","dependencies":{"@a/b":{"version":"1.0.0"},"c":{},"d;e":{"version":"1"}}}"#;
         assert_eq!(names(of_npm(text)), ["npm @a/b 1.0.0"]);

@@ -26,7 +26,7 @@ use crate::{
     Caller, Policy, PoolBounds,
     bounds::{CPU_MILLIS, DISK_MB, MEMORY_MB},
     image_specs::{
-        Plan, Start, Template,
+        Plan, Start, Template, canonical,
         dockerfile::{Dockerfile, LONGEST_DOCKERFILE, StepKey},
         templates,
     },
@@ -173,6 +173,7 @@ impl Recipe {
             Self::Dockerfile { text, arguments } => {
                 let base = find(&Dockerfile::base(&text, &arguments)?)?;
                 let environment = base.config.environment.clone();
+                let lock = canonical(lock);
                 let plan = Plan { lock, ..Dockerfile::parse(&text, arguments, environment)?.into() };
                 return Ok(Read { plan, base: Some(base), template: None });
             }
@@ -374,9 +375,7 @@ impl Images {
                 continue;
             }
             let failed = |e: Error| match e.code {
-                ErrorCode::DiskFull => {
-                    Error::new(e.code, format!("step {number}: the image has no room left"))
-                }
+                ErrorCode::DiskFull => e.context(format!("step {number}: the image has no room left")),
                 _ => e.context(format!("step {number}")),
             };
             steps.step(step).await.map_err(failed)?;
