@@ -5,6 +5,7 @@
 use crate::{
     LABEL, Listener, Progress, Sessions, THREAD_LABEL, ToolCaller, ToolReply, active,
     failure::{Failure, ToolResult},
+    paths::WORKSPACE,
     runtime,
     tools::{
         input::{CreateSession, NetworkAccess, Runtime},
@@ -81,10 +82,11 @@ pub(crate) fn language(runtime: Runtime) -> Language {
     }
 }
 
-/// The interpreter of a session.
+/// The interpreter of a session. It begins where the tools' paths do, whatever directory its image has.
 pub(crate) fn kernel_request(runtime: Runtime) -> KernelRequest {
     let language = language(runtime);
-    KernelRequest { language, default: true, working_directory: None, env_vars: Default::default() }
+    let working_directory = Some(WORKSPACE.to_owned());
+    KernelRequest { language, default: true, working_directory, env_vars: Default::default() }
 }
 
 /// The labels of a session's sandbox.
@@ -122,7 +124,7 @@ impl Sessions {
         storage: SessionStorage,
     ) -> ToolReply {
         let made = self.create_from(who, input, Origin::New(storage), &mut |_| {}).boxed().await;
-        self.told(who, made).await
+        self.reply_of(who, made).await
     }
 
     /// Makes a session with the files of another one, now or at a snapshot. Its variables are its own.
@@ -134,7 +136,7 @@ impl Sessions {
             self.create_from(who, input, Origin::Fork(of.sandbox, snapshot), &mut |_| {}).await
         };
         let forked = forked.boxed().await;
-        self.told(who, forked).await
+        self.reply_of(who, forked).await
     }
 
     pub(crate) async fn create_from(

@@ -80,7 +80,9 @@ impl Kernels {
         request: &KernelRequest,
     ) -> Result<KernelInfo> {
         request.check()?;
-        let sandbox = audited.record()?.id;
+        let record = audited.record()?;
+        let sandbox = record.id;
+        let of_image = || self.execs.catalogue.working_directory(&record.profile);
         let container = self.registry.acquire_in(audited, "a kernel").await?;
         let link = self.managers.link(container.inner()).await?;
         // Egress of the kernel's start is audited under this operation.
@@ -90,7 +92,7 @@ impl Kernels {
             kernel,
             language,
             default,
-            working_directory: working_directory.unwrap_or_default(),
+            working_directory: working_directory.unwrap_or_else(of_image),
             variables: env_vars,
         };
         let mut started = Started { link: &link, kernel: (!default).then_some(kernel) };

@@ -53,7 +53,9 @@ impl Kernels {
         let budget = CellBudget { answers: self.answers.clone(), owner: caller.owner.clone() };
         drop(self.answers.hold(&caller.owner)?);
         let timeout = request.timeout(self.limits.ceiling(caller))?;
-        let sandbox = audited.record()?.id;
+        let record = audited.record()?;
+        let sandbox = record.id;
+        let directory = self.execs.catalogue.working_directory(&record.profile);
         let container = self.registry.acquire_in(audited, "a cell").await?;
         let link = self.managers.link(container.inner()).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
@@ -89,7 +91,9 @@ impl Kernels {
         let tied = request.id.is_none();
         match request.target {
             CellTarget::Kernel(kernel) => send_to(context, Execute { kernel, ..execute }, tied).await,
-            CellTarget::Default(language) => send_to_default(context, execute, language, tied).await,
+            CellTarget::Default(language) => {
+                send_to_default(context, execute, (language, &directory), tied).await
+            }
         }
     }
 }
@@ -110,15 +114,15 @@ async fn send_to(mut context: CellContext, execute: Execute, tied: bool) -> Resu
     }
 }
 
-/// The same to the default kernel of a language.
+/// The same to the default kernel of a language, which begins in this directory where it is started.
 async fn send_to_default(
     mut context: CellContext,
     mut execute: Execute,
-    language: Language,
+    (language, directory): (Language, &str),
     tied: bool,
 ) -> Result<Sent> {
     for _ in 1..TRIES {
-        let kernel = default_kernel(&context.link, language).await?;
+        let kernel = default_kernel(&context.link, language, directory).await?;
         execute.kernel = kernel;
         let mut interrupt_on_drop = tied.then(|| InterruptOnDrop::new(&context.link, kernel, execute.cell));
         let error: Error = match send(&context.link, execute.clone(), &context.budget).await {
@@ -138,7 +142,7 @@ async fn send_to_default(
             _ => return Err(error),
         }
     }
-    execute.kernel = default_kernel(&context.link, language).await?;
+    execute.kernel = default_kernel(&context.link, language, directory).await?;
     send_to(context, execute, tied).await
 }
 
@@ -207,8 +211,8 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// The default kernel of a language, which is started where there is none.
-pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<KernelId> {
+/// The default kernel of a language, which is started in this directory where there is none.
+pub(crate) async fn default_kernel(link: &Link, language: Language, directory: &str) -> Result<KernelId> {
     if let Some(kernel) = link.default_kernel(language) {
         return Ok(kernel);
     }
@@ -216,7 +220,7 @@ pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<Ke
         kernel: KernelId::random(),
         language,
         default: true,
-        working_directory: String::new(),
+        working_directory: directory.to_owned(),
         variables: BTreeMap::new(),
     };
     match link.ask(RequestKind::Start(start)).await? {

@@ -7,11 +7,12 @@ use atoll_provider::Container;
 use atoll_types::{ErrorCode, Result};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Starts the default kernel of each language. What the image has no interpreter for is left out.
+/// Starts the default kernel of each language in this directory. What the image has no interpreter for is left out.
 pub(crate) async fn warm_up(
     managers: &KernelManagers,
     container: &Arc<dyn Container>,
     languages: &[Language],
+    directory: &str,
 ) -> Result<Vec<Language>> {
     let mut warm = Vec::new();
     if languages.is_empty() {
@@ -19,9 +20,15 @@ pub(crate) async fn warm_up(
     }
     let link = managers.link(container).await?;
     for language in languages {
-        match default_kernel(&link, *language).await {
+        match default_kernel(&link, *language, directory).await {
             Ok(_) => warm.push(*language),
-            Err(error) if matches!(error.code, ErrorCode::Unsupported | ErrorCode::ExecFailed) => {
+            // The last is of a directory of the image that its user cannot enter.
+            Err(error)
+                if matches!(
+                    error.code,
+                    ErrorCode::Unsupported | ErrorCode::ExecFailed | ErrorCode::InvalidArgument
+                ) =>
+            {
                 tracing::warn!(language = language.name(), %error, "the pool has no such kernel");
             }
             Err(error) => return Err(error),

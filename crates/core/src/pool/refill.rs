@@ -173,7 +173,8 @@ impl Pool {
         match provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
                 let mut warm = PooledContainer::new(Arc::clone(inner), container, owned, reservation);
-                warm.warm_up(inner.live_settings.now().pool_kernels.clone()).await?;
+                let languages = inner.live_settings.now().pool_kernels.clone();
+                warm.warm_up(languages, &inner.catalogue.working_directory(&key.profile)).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
                     dying.await;

@@ -62,9 +62,9 @@ impl PooledContainer {
         }
     }
 
-    /// Starts its interpreters.
-    pub(super) async fn warm_up(&mut self, languages: Vec<Language>) -> Result<()> {
-        let started = kernels::warm_up(&self.pool.managers, &self.container, &languages).await?;
+    /// Starts its interpreters in this directory.
+    pub(super) async fn warm_up(&mut self, languages: Vec<Language>, directory: &str) -> Result<()> {
+        let started = kernels::warm_up(&self.pool.managers, &self.container, &languages, directory).await?;
         self.kernels = (languages, started);
         Ok(())
     }

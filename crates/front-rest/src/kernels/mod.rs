@@ -55,7 +55,7 @@ pub(crate) struct StartBody {
     language: Option<String>,
     /// Whether it is the one that `run` uses. Where there is one already, that one is the answer.
     default: Option<bool>,
-    /// Absolute, or relative to /workspace.
+    /// Absolute, or relative to /workspace; the image's where it is left out.
     working_directory: Option<String>,
     /// On top of the sandbox's own.
     #[schema(value_type = Option<Variables>)]

@@ -5,7 +5,9 @@ use crate::{
     engine::fixture::eventually,
     server::{
         fixture::Server,
+        image_builds::{begin_of, done},
         image_exports::{import, script},
+        kernels,
     },
 };
 use serde_json::json;
@@ -34,6 +36,34 @@ fn the_certificates_of_an_image_are_trusted_in_it() {
     assert_eq!(curl(&format!("https://secure.test:{}/", world.tls.port()))["stdout"], "secure\n200");
     let refused = curl(&world.page("b.test", "/"));
     assert!(refused["stdout"].as_str().unwrap().ends_with("403"), "{refused}");
+}
+
+/// The machine's Python alone, with a user that has no name, a directory and an entry point.
+#[test]
+fn a_kernel_of_an_image_has_its_user_its_directory_and_the_way_out() {
+    let world = World::new();
+    let server = Server::start_with(&world.arguments());
+    let top = tempfile::tempdir().unwrap();
+    let lines = "python=$(readlink -f /usr/bin/python3); lib=/usr/lib/${python##*/}; \
+                 for file in $python $(ldd $python | grep -o '/[^ ]*') $(ldd $lib/lib-dynload/*.so | sed -n 's/.*=> \\([^ ]*\\).*/\\1/p'); \
+                 do mkdir -p root$(dirname $file); cp -L $file root$file; done; ln -s $python root/usr/bin/python3; \
+                 tar -cf - --exclude=__pycache__ --exclude=test --exclude=dist-packages --exclude='config-*' --exclude=idlelib --exclude=ensurepip --exclude=lib2to3 --exclude=pydoc_data $lib 2> /dev/null \
+                 | tar -C root -xf -; tar -C root -cf root.tar .";
+    script(top.path(), lines);
+    import(&server, "snake:1", &top.path().join("root.tar"));
+    let file = "FROM snake:1\nWORKDIR /srv\nUSER 4242:4343\nENTRYPOINT [\"/nosuch\"]\n";
+    done(&server, &begin_of(&server, &json!({ "name": "app", "disk_mb": 64, "dockerfile": file })));
+    let sandbox = server.create(&json!({ "image": "app", "egress": world.allow(&["a.test"]) }).to_string());
+    let code = format!(
+        "import os, urllib.request\n(os.getuid(), os.getgid(), os.getcwd(), urllib.request.urlopen('{}').read())",
+        world.page("a.test", "/")
+    );
+    let expected = format!("(4242, 4343, '/srv', b'page of a.test:{}\\n')", world.web.port());
+    assert_eq!(kernels::value(&kernels::python(&server, &sandbox, &code)), expected);
+    let kernel = kernels::start(&server, &sandbox, &json!({}));
+    assert_eq!(kernels::value(&kernels::execute(&server, &kernel, &code)), expected);
+    let elsewhere = kernels::start(&server, &sandbox, &json!({ "working_directory": "/tmp" }));
+    assert_eq!(kernels::value(&kernels::execute(&server, &elsewhere, "import os; os.getcwd()")), "'/tmp'");
 }
 
 /// The steps of a build reach what the request allows, and nothing else.
