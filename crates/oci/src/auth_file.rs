@@ -12,6 +12,12 @@ use tokio::io::AsyncReadExt;
 struct AuthFile {
     #[serde(default)]
     auths: BTreeMap<String, Entry>,
+    /// The program that keeps the passwords of hosts whose entry has none.
+    #[serde(default, rename = "credsStore")]
+    store: String,
+    /// The same for single hosts.
+    #[serde(default, rename = "credHelpers")]
+    helpers: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -56,7 +62,18 @@ fn find(text: &[u8], registry: &str) -> Result<Credentials> {
     // A key with a path is for some repositories of the host: one of the host alone is before it.
     let found =
         file.auths.into_iter().filter(|(key, _)| host(key) == registry).min_by_key(|(key, _)| key.len());
-    found.map_or(Ok(Credentials::Anonymous), |(_, entry)| entry.credentials())
+    let is_listed = found.is_some();
+    let credentials = found.map_or(Ok(Credentials::Anonymous), |(_, entry)| entry.credentials())?;
+    let by_program =
+        is_listed && !file.store.is_empty() || file.helpers.keys().any(|key| host(key) == registry);
+    match credentials {
+        // Without its password the registry would say that there is no such image.
+        Credentials::Anonymous if by_program => Err(unusable(
+            "has a program (`credsStore` or `credHelpers`) for this registry's password, and the server runs none; \
+             log in without one, so that the file has the password itself",
+        )),
+        credentials => Ok(credentials),
+    }
 }
 
 impl Credentials {
@@ -83,7 +100,7 @@ mod tests {
             "token.example": {"registrytoken": "t", "auth": "ignored"},
             "empty.example": {},
             "broken.example": {"auth": "***"},
-        }, "credsStore": "unused"})
+        }})
         .to_string();
         let of = |host: &str| find(text.as_bytes(), host);
         let basic = |host: &str| match of(host).unwrap() {
@@ -99,5 +116,20 @@ mod tests {
         let error = of("broken.example").unwrap_err();
         assert!(!error.message.contains("***"), "{error}");
         assert!(find(b"[", "x").is_err());
+    }
+
+    #[test]
+    fn a_password_that_a_program_keeps_is_refused_and_not_left_out() {
+        let text = serde_json::json!({
+            "auths": { "stored.example": {}, "https://own.example/v1/": { "auth": STANDARD.encode("u:p") } },
+            "credsStore": "desktop", "credHelpers": { "helped.example": "cloud", "own.example": "cloud" },
+        })
+        .to_string();
+        let of = |host: &str| find(text.as_bytes(), host);
+        for host in ["stored.example", "helped.example"] {
+            assert!(of(host).unwrap_err().message.contains("credsStore"), "{host}");
+        }
+        assert!(matches!(of("own.example").unwrap(), Credentials::Basic { user, .. } if user == "u"));
+        assert!(matches!(of("public.example").unwrap(), Credentials::Anonymous));
     }
 }

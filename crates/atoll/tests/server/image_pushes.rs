@@ -4,12 +4,18 @@ use super::{
     fixture::{KEY, Server},
     image_exports::import,
     image_imports::{ROOT, root_filesystem},
-    image_pulls::debian::{Registry, run},
+    image_pulls::{
+        build_layout,
+        debian::{Registry, run},
+        ended, pull,
+    },
 };
+use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::Write,
+    os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
 };
 
@@ -79,4 +85,36 @@ fn a_pushed_image_is_the_same_for_other_tools() {
     // Neither the password nor what it became is in the trail.
     let trail = server.ask("GET", "/api/v1/audit?kind=image.push", "").json().to_string();
     assert!(trail.contains(&reference) && !trail.contains("secret"), "{trail}");
+}
+
+#[test]
+fn a_registry_over_https_is_spoken_to_where_its_certificate_is_trusted() {
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path();
+    // The server that reads the certificate is an ordinary user.
+    fs::set_permissions(top, PermissionsExt::from_mode(0o755)).unwrap();
+    build_layout(top, 64);
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    fs::write(top.join("ca.pem"), cert.pem()).unwrap();
+    fs::write(top.join("key.pem"), signing_key.serialize_pem()).unwrap();
+    let registry = Registry::start_with(top, true, "  tls:\n    certificate: ca.pem\n    key: key.pem\n");
+    registry.fill(top, "team/app:1", true);
+    let config = top.join("config.toml");
+    fs::write(&config, format!("[images]\nprivate_registries = [\"{}\"]\n", registry.host)).unwrap();
+    let start = |variables: &[(&str, &str)]| {
+        Server::start_in("warn", &["--config", config.to_str().unwrap()], variables)
+    };
+    let at = |name: &str| json!({"reference": format!("{}/team/{name}", registry.host), "name": "app:1", "username": "user", "password": "secret"});
+    let authority = top.join("ca.pem");
+    let server = start(&[("SSL_CERT_FILE", authority.to_str().unwrap())]);
+    let done = ended(&server, &pull(&server, &at("app:1")));
+    assert_eq!(done["status"], "done", "{done}");
+    let mut to = at("copy:1");
+    to.as_object_mut().unwrap().remove("name");
+    let pushed = server.ask("POST", &format!("{ROOT}/app:1/push"), &to.to_string());
+    assert_eq!(pushed.status, 200, "{}", String::from_utf8_lossy(&pushed.body));
+    let server = start(&[]);
+    let failed = ended(&server, &pull(&server, &at("app:1")));
+    let why = failed["error"].as_str().unwrap();
+    assert!(failed["status"] == "failed" && why.contains("certificate"), "{failed}");
 }

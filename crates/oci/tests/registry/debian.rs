@@ -28,6 +28,11 @@ const PASSWORD: &str = "user:$2y$05$ouLndDEhIbpjDbl2vHysoODcSCBnE875qtd4vQQVfVH/
 
 impl Registry {
     pub(crate) fn start(top: &Path, password: bool) -> Self {
+        Self::start_with(top, password, "")
+    }
+
+    /// One with more settings of `http`, each a line that is indented by two spaces.
+    pub(crate) fn start_with(top: &Path, password: bool, http: &str) -> Self {
         let data = top.join("registry");
         fs::create_dir_all(&data).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -40,7 +45,7 @@ impl Registry {
             false => String::new(),
         };
         let config = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {host}\n{auth}",
+            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {host}\n{http}{auth}",
             data.display()
         );
         fs::write(top.join("config.yml"), config).unwrap();
