@@ -65,10 +65,14 @@ impl Failure {
         Self { subject: Some(sandbox.to_owned()), ..self }
     }
 
-    /// The same with a remedy of the command line, where the server names one of the HTTP API.
-    pub(crate) fn with_remedy(mut self, of_api: &str, own: &str) -> Self {
-        if let Kind::Client(ClientError::Api(error)) = &mut self.kind {
-            error.message = error.message.replace(of_api, own);
+    /// The same in words of the command line, where a parameter that the server names is what would help.
+    pub(crate) fn with_remedy(mut self, field: &str, message: &str) -> Self {
+        if let Kind::Client(ClientError::Api(error)) = &mut self.kind
+            && error.code == ErrorCode::PermissionDenied.as_str()
+            && error.field.as_deref() == Some(field)
+        {
+            message.clone_into(&mut error.message);
+            error.field = None;
         }
         self
     }
@@ -128,7 +132,7 @@ impl Failure {
         }
     }
 
-    fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let message = match &self.kind {
             Kind::Client(error) => error.to_string(),
             Kind::Local(error) => error.to_string(),

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use tokio::fs::File;
 
+pub use builds::pull_with_environment;
 pub(crate) use builds::{pull_on_use, with_build};
 
 /// `image`.
@@ -199,6 +200,8 @@ fn shown(image: &Image) -> String {
         let seconds = image.ready_timeout_seconds.unwrap_or_default();
         format!("{line}, within {seconds} seconds")
     });
+    let refused = image.refusal.as_ref().map(|why| format!("no: it {why}"));
+    let for_key = refused.unwrap_or_else(|| yes(image.active));
     let rows = [
         ("Name", some(image.name.clone())),
         ("Tags", some(image.tags.join(" "))),
@@ -211,7 +214,7 @@ fn shown(image: &Image) -> String {
         ("Source", image.source.clone()),
         ("Status", some(image.status.clone())),
         ("Approved", Some(yes(image.approved))),
-        ("For your key", Some(yes(image.active))),
+        ("For your key", Some(for_key)),
         ("Aliases", some(image.aliases.join(" "))),
         ("Of these", some(image.alias_notes.join("; "))),
         ("User", image.user.clone()),
@@ -278,7 +281,9 @@ pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
         ImageCommand::Push(Push { image, reference, username, password_file, server }) => {
             let password = username.as_ref().map(|_| builds::password(password_file)).transpose()?;
             let request = PushImage { reference, username, password, token: None };
+            let spinner = progress::spinner(&format!("pushing {image} to {}", request.reference), server.json);
             let pushed = server.client()?.push_image(&image, &request).await;
+            spinner.finish_and_clear();
             let pushed = pushed.map_err(|e| Failure::from(e).about(&image))?;
             let text = format!("{}\n", terminal::plain(&format!("{}@{}", pushed.reference, pushed.digest)));
             (pushed.json, text, server)
@@ -322,7 +327,7 @@ mod tests {
         let image: Image = serde_json::from_value(serde_json::json!({
             "id": "3f2a11bc-0000-4000-8000-000000000001", "name": "python", "tags": ["3.12", "latest"],
             "display_name": "Py\u{1b}thon", "digest": "sha256:00", "size_bytes": 73_400_320, "origin": "import",
-            "status": "ready", "approved": true, "active": false, "user": "app", "memory_mb": 512, "cpu_cores": 0.5,
+            "status": "ready", "approved": true, "active": false, "refusal": "is not\u{7} approved", "user": "app", "memory_mb": 512, "cpu_cores": 0.5,
             "env_vars": {"PATH": "/bin"}, "command": ["python3", "-i"], "created_at": "then", "used_by": [],
         }))
         .unwrap();
@@ -340,7 +345,7 @@ mod tests {
         Origin          import
         Status          ready
         Approved        yes
-        For your key    no
+        For your key    no: it is not\u{7} approved
         User            app
         Variables       PATH=/bin
         Command         python3 -i

@@ -56,6 +56,7 @@ pub use audit::{
     run as run_audit, verify as verify_audit,
 };
 use failure::Failure;
+pub use images::pull_with_environment;
 pub use keys::run as run_keys;
 pub use mcp::bridge as bridge_mcp;
 pub use server::Secret;

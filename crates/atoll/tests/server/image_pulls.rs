@@ -7,6 +7,7 @@ use super::{
     fixture::{KEY, Server, own_port},
     http,
     image_imports::{entry, left, root_filesystem},
+    shell::on_terminal,
 };
 use crate::engine::fixture::eventually;
 use debian::{Registry, run};
@@ -41,7 +42,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 /// A layout of two layers: a root filesystem, and one that hides a file of it and has a user.
-fn build_layout(top: &Path, noisy: usize) {
+pub(super) fn build_layout(top: &Path, noisy: usize) {
     fs::write(top.join("base.tar"), root_filesystem("first")).unwrap();
     let mut upper = Builder::new(Vec::new());
     let passwd = b"root:x:0:0::/root:/bin/sh\napp:x:1001:1002::/:/bin/sh\n";
@@ -94,7 +95,7 @@ impl Both {
     }
 }
 
-fn pull(server: &Server, body: &Value) -> Value {
+pub(super) fn pull(server: &Server, body: &Value) -> Value {
     let asked = server.ask("POST", &format!("{ROOT}/pull"), &body.to_string());
     assert_eq!(asked.status, 202, "{}", String::from_utf8_lossy(&asked.body));
     asked.json()
@@ -105,7 +106,7 @@ fn build(server: &Server, build: &Value) -> Value {
 }
 
 /// The build when it has ended.
-fn ended(server: &Server, of: &Value) -> Value {
+pub(super) fn ended(server: &Server, of: &Value) -> Value {
     eventually("the end of the build", || build(server, of)["status"] != "running");
     build(server, of)
 }
@@ -459,7 +460,8 @@ fn a_full_disk_of_the_server_leaves_no_layer() {
     let disk = SmallDisk::below(&server);
     let failed =
         ended(&server, &pull(&server, &json!({"reference": format!("{}/team/app:1", registry.host)})));
-    assert_eq!(failed["status"], "failed", "{failed}");
+    let why = failed["error"].as_str().unwrap_or_default();
+    assert!(failed["status"] == "failed" && why.contains("no storage space"), "{failed}");
     assert_eq!(left(&server), (json!(0), 0, 0));
     eventually("no layer", || layers(&server, "partial") + layers(&server, "blobs/sha256") == 0);
     server.ask("DELETE", &format!("{ROOT}/builds/{}", failed["build_id"].as_str().unwrap()), "");
@@ -583,17 +585,40 @@ fn the_command_line_pulls_follows_lists_and_cancels() {
     let (code, out, error) = server.atoll(&["create", "--image", &reference, "--disk", "64m"]);
     assert!(code == Some(0) && error.contains("unpacking layer"), "{error}");
     assert_eq!(server.says(&format!("/api/v1/sandboxes/{}", out.trim()), "pwd"), "/srv");
-    // Without the server, from the same data folder.
-    let ran = |image: &str| {
+    // From the same data folder.
+    let ran = |image: &str, variables: &[(&str, &str)]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_atoll"));
         command.args(["run", "--image", image, "--disk", "64m", "--data-dir"]).arg(server.data());
+        command.envs(variables.iter().copied());
         let ran = command.args(["--", "/bin/sh", "-c", "echo $GREETING; pwd; id -u"]).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (ran.status.code(), text(&ran.stdout), text(&ran.stderr))
     };
-    let (code, out, error) = ran("app:1");
+    let (code, out, error) = ran("app:1", &[]);
     assert_eq!((code, out.as_str()), (Some(0), "hello\n/srv\n1001\n"), "{error}");
-    assert!(ran("nosuch").2.contains("there is no image"));
-    let error = ran("registry.example/team/app:1").2;
+    assert!(ran("nosuch", &[]).2.contains("there is no image"));
+    let error = ran("registry.example/team/app:1", &[]).2;
     assert!(error.contains("atoll image pull registry.example/team/app:1"), "{error}");
+    // A server whose key is in the environment pulls what is not here.
+    both.registry.fill(both.top.path(), "team/second:1", false);
+    let second = reference.replace("/app:", "/second:");
+    let url = format!("http://{}", server.address);
+    assert!(ran(&second, &[]).2.contains("there is no image"));
+    let (code, out, error) = ran(&second, &[("ATOLL_URL", &url), ("ATOLL_API_KEY", KEY)]);
+    assert_eq!((code, out.as_str()), (Some(0), "hello\n/srv\n1001\n"), "{error}");
+    assert!(error.contains("unpacking layer 2 of 2"), "{error}");
+}
+
+#[test]
+fn at_a_terminal_pulls_and_pushes_show_that_they_go_on() {
+    let both = Both::start(false, false, &["--set", "images.pull_on_use=true"]);
+    let (server, reference) = (&both.server, both.reference());
+    let (status, screen) = on_terminal(server, &["image", "pull", &reference, "--name", "app:1"]);
+    assert!(status.success() && screen.contains("B/s") && screen.contains("app:1 is ready"), "{screen}");
+    let (status, screen) = on_terminal(server, &["create", "--image", &reference, "--disk", "64m"]);
+    assert!(status.success() && screen.contains("B/s") && screen.contains("is ready"), "{screen}");
+    let (status, screen) = on_terminal(server, &["image", "push", "app:1", &format!("{reference}0")]);
+    assert!(status.success() && screen.contains("pushing app:1 to"), "{screen}");
+    let (_, screen) = on_terminal(server, &["image", "pull", &reference, "--name", "app:2", "--json"]);
+    assert!(!screen.contains("B/s"), "{screen}");
 }

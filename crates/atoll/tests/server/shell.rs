@@ -61,6 +61,11 @@ fn at_terminal(server: &Server, arguments: &[&str]) -> Command {
     asks(command, server)
 }
 
+/// What a command prints at a terminal, and how it ends.
+pub(super) fn on_terminal(server: &Server, arguments: &[&str]) -> (ExitStatus, String) {
+    Person::sits(&mut at_terminal(server, arguments)).end()
+}
+
 fn modes(slave: &OwnedFd) -> String {
     format!("{:?}", tcgetattr(slave).unwrap())
 }

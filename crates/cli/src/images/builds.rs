@@ -3,6 +3,7 @@
 use super::follow::follow;
 use crate::{Failure, failure::each, server::Server, table, terminal, when};
 use atoll_client::{Build, Client, PullImage, Uuid};
+use atoll_types::{Error, ErrorCode};
 use clap::Args;
 use std::{
     io::{Read, stdin},
@@ -106,6 +107,16 @@ pub(crate) async fn pull_on_use(client: &Client, image: &str, json: bool) -> Res
         Ok(build) => follow(client, build.build_id, image, json).await.map(drop),
         Err(_) => Ok(()),
     }
+}
+
+/// The same for `atoll run`, which uses no server but for this: that of the environment is asked, where a key for it is set there.
+pub async fn pull_with_environment(image: &str) -> Result<(), Error> {
+    if std::env::var_os("ATOLL_API_KEY").is_none() {
+        return Ok(());
+    }
+    let server = Server { url: None, api_key: None, json: false };
+    let pulled = async { pull_on_use(&server.client()?, image, server.json).await };
+    pulled.await.map_err(|failure: Failure| Error::new(ErrorCode::Unavailable, failure.sentence()))
 }
 
 /// How often a create that takes long looks for the build that it waits for.
