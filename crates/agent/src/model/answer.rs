@@ -57,7 +57,8 @@ impl<'a> Answer<'a> {
         Self { id, target, blocks: Vec::new(), calls: Vec::new(), size: 0 }
     }
 
-    fn grow(&mut self, by: usize) -> Result<(), ModelFailure> {
+    /// Counts what is kept of the answer; refused where it is more than one may be.
+    pub(super) fn grow(&mut self, by: usize) -> Result<(), ModelFailure> {
         self.size += by;
         if self.size > LARGEST { Err(ModelFailure::TooLarge) } else { Ok(()) }
     }

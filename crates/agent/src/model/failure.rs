@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// The longest part of a provider's text that is shown.
 const LONGEST_TEXT: usize = 300;
-/// The longest that a provider may make a run wait before it asks again.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest that a run waits before it asks again; where a provider wants more, the run fails and says when.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Why a model did not answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,8 @@ pub(crate) enum ModelFailure {
     Busy(Option<Duration>),
     /// The provider failed.
     Down(Option<Duration>),
+    /// The provider sent nothing for that long.
+    Silent(Duration),
     /// Nothing answers at the base URL.
     Unreachable,
     /// The base URL leads to an address that owners may not use.
@@ -79,7 +81,7 @@ impl ModelFailure {
         }
     }
 
-    fn of_transport(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(super) fn of_transport(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(forbidden) = error.downcast_ref::<super::network::Forbidden>() {
@@ -105,6 +107,7 @@ impl ModelFailure {
             "too long",
             "context window",
             "exceeds the maximum number of tokens",
+            "exceeds the available context size",
         ];
         match status {
             401 | 403 => Self::Key,
@@ -119,11 +122,17 @@ impl ModelFailure {
                 Self::NoCredit
             }
             400 | 413 | 422 if says(&long) => Self::TooLong,
+            // llama.cpp's, where an answer fills the window.
+            500 if says(&["context size has been exceeded"]) => Self::TooLong,
             400 if says(&["api key not valid", "api_key_invalid", "invalid api key"]) => Self::Key,
             404 => Self::UnknownModel(target.model.clone()),
             400 if says(&["model_not_found", "does not exist", "unknown model"]) => {
                 Self::UnknownModel(target.model.clone())
             }
+            413 => Self::Refused(
+                "it is larger than the provider takes; send fewer or smaller pictures, or begin a new conversation"
+                    .to_owned(),
+            ),
             429 => Self::Busy(after),
             408 | 409 | 500..=599 => Self::Down(after),
             _ => Self::Refused(short(body, target)),
@@ -134,8 +143,10 @@ impl ModelFailure {
     pub(crate) fn retry(&self, attempt: u32) -> Option<Duration> {
         let usual = Duration::from_millis(500) * 2_u32.saturating_pow(attempt.min(6));
         match self {
-            Self::Busy(after) | Self::Down(after) => Some(after.unwrap_or(usual).min(LONGEST_WAIT)),
-            Self::Unreachable | Self::Cut => Some(usual),
+            Self::Busy(after) | Self::Down(after) => {
+                Some(after.unwrap_or(usual)).filter(|wait| *wait <= LONGEST_WAIT)
+            }
+            Self::Unreachable | Self::Silent(_) | Self::Cut => Some(usual),
             _ => None,
         }
     }
@@ -166,10 +177,16 @@ impl ModelFailure {
             Self::NoCredit => {
                 (ModelFault::NoCredit, format!("the account at {provider} has no credit; add some, or use another key"))
             }
-            Self::Busy(_) => {
-                (ModelFault::RateLimited, format!("{provider} limits the rate of requests; wait a minute and try again"))
+            Self::Busy(after) => {
+                (ModelFault::RateLimited, format!("{provider} limits the rate of requests; try again {}", later(*after)))
             }
-            Self::Down(_) => (ModelFault::ProviderDown, format!("{provider} fails at the moment; try again in a few minutes")),
+            Self::Down(after) => {
+                (ModelFault::ProviderDown, format!("{provider} fails at the moment; try again {}", later(*after)))
+            }
+            Self::Silent(span) => (
+                ModelFault::ProviderDown,
+                format!("{provider} sent nothing for {} seconds; try again, or use another model", span.as_secs()),
+            ),
             Self::Unreachable => (
                 ModelFault::ProviderUnreachable,
                 format!("nothing answers at the base URL of {provider}; check the base URL and that the server runs"),
@@ -186,6 +203,15 @@ impl ModelFailure {
             ),
         };
         RunFailure { code: RunFailureCode::Model(fault), message }
+    }
+}
+
+/// When to try again, for people.
+fn later(after: Option<Duration>) -> String {
+    match after.map(|after| after.as_secs()) {
+        None => "in a few minutes".to_owned(),
+        Some(seconds @ 0..=120) => format!("in {seconds} seconds, as it says"),
+        Some(seconds) => format!("in {} minutes, as it says", seconds.div_ceil(60)),
     }
 }
 
@@ -247,11 +273,19 @@ mod tests {
             (404, "{}", "unknown_model"),
             (400, r#"{"error":{"code":"context_length_exceeded"}}"#, "context_too_long"),
             (400, r#"{"error":{"message":"prompt is too long: 9 tokens"}}"#, "context_too_long"),
+            (
+                400,
+                r#"{"error":{"message":"the request exceeds the available context size, try increasing it"}}"#,
+                "context_too_long",
+            ),
+            (500, r#"{"error":{"message":"Context size has been exceeded."}}"#, "context_too_long"),
+            (500, r#"{"error":{"message":"it took too long"}}"#, "provider_down"),
             (429, r#"{"error":{"code":"insufficient_quota"}}"#, "no_credit"),
             (400, r#"{"error":{"message":"Your credit balance is too low"}}"#, "no_credit"),
             (429, "{}", "rate_limited"),
             (529, "{}", "provider_down"),
             (400, "not json", "request_refused"),
+            (413, "<html>", "request_refused"),
         ] {
             let failure = ModelFailure::of_status(status, body, None, &target());
             assert_eq!(failure.told(Some(&target())).code.as_str(), code, "{status} {body}");
@@ -287,7 +321,8 @@ mod tests {
     fn only_what_may_pass_is_asked_again() {
         let after = Some(Duration::from_secs(7));
         assert_eq!(ModelFailure::Busy(after).retry(0), after);
-        assert_eq!(ModelFailure::Busy(Some(Duration::from_secs(7000))).retry(0), Some(LONGEST_WAIT));
+        let long = ModelFailure::Busy(Some(Duration::from_secs(7000)));
+        assert_eq!((long.retry(0), long.told(None).message.contains("in 117 minutes")), (None, true));
         assert_eq!(ModelFailure::Down(None).retry(1), Some(Duration::from_secs(1)));
         for failure in [ModelFailure::Key, ModelFailure::NoCredit, ModelFailure::TooLong] {
             assert_eq!(failure.retry(0), None);

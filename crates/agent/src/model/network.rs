@@ -2,7 +2,7 @@
 //! operator lists. A name is resolved here and the very address that was checked is connected to; redirects are not
 //! followed, so no answer leads a key elsewhere.
 
-use super::{ModelFailure, ModelTarget};
+use super::{ModelFailure, ModelTarget, forward::Forwarder};
 use atoll_egress::Reach;
 use atoll_types::{Error, Result};
 use reqwest::{
@@ -52,6 +52,7 @@ pub(super) struct Clients {
     trusted: Client,
     guarded: Client,
     reach: Arc<Reach>,
+    tls: ClientConfig,
 }
 
 /// TLS with the machine's certificates.
@@ -78,7 +79,13 @@ impl Clients {
             |error: reqwest::Error| Error::internal(format!("no client for models can be made: {error}"));
         let trusted = client().build().map_err(failed)?;
         let guarded = client().dns_resolver(Guarded(Arc::clone(&reach))).build().map_err(failed)?;
-        Ok(Self { trusted, guarded, reach })
+        Ok(Self { trusted, guarded, reach, tls })
+    }
+
+    /// A client for the library, which speaks to a forwarder alone.
+    pub(super) fn to(&self, forwarder: &Forwarder) -> reqwest::Result<Client> {
+        let client = Client::builder().tls_backend_preconfigured(self.tls.clone()).redirect(Policy::none());
+        client.unix_socket(forwarder.socket()).pool_max_idle_per_host(0).build()
     }
 
     /// The client for a model.

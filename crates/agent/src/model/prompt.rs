@@ -14,6 +14,8 @@ use std::{
 const MOST_PICTURES: usize = 8;
 /// The largest picture that is sent, in bytes of base64.
 const LARGEST_PICTURE: usize = 5 << 20;
+/// What all pictures of one request have together: some providers take 20 MB.
+const MOST_PICTURE_BYTES: usize = 14 << 20;
 
 /// What stands for a picture in a tool's result. Its number counts the result's pictures from 0.
 pub(crate) fn shown_beside(number: usize) -> String {
@@ -42,24 +44,53 @@ pub(super) async fn fetchable(messages: &[Arc<Message>], target: &ModelTarget) -
 }
 
 /// The picture itself, or a note about it.
-fn picture(mime: &str, data: &str, seen: bool) -> ContentPart {
-    match seen && data.len() <= LARGEST_PICTURE {
+fn picture(mime: &str, data: &str, shown: bool) -> ContentPart {
+    match shown {
         true => ContentPart::from_binary_base64(mime, data, None),
         false => ContentPart::from_text(format!("[a picture of the type {mime}, which is not shown to you]")),
     }
 }
 
-fn user(message: &Message, target: &ModelTarget, fetchable: &HashSet<String>) -> ChatMessage {
-    let part = |block: &Block| match block {
+/// A picture: whether a tool made it, its message or call, and its number there.
+type PictureKey<'a> = (bool, &'a str, usize);
+
+/// The pictures that are sent, chosen from the newest.
+fn shown<'a>(messages: &'a [Arc<Message>], target: &ModelTarget) -> HashSet<PictureKey<'a>> {
+    let pictures = messages.iter().rev().flat_map(|message| {
+        let of_tool = message.tool_result().into_iter().flat_map(|result| {
+            let all = result.pictures.iter().enumerate();
+            all.map(|(number, one)| ((true, result.call.as_str(), number), one.data.len()))
+        });
+        let of_person = message.content.iter().enumerate().filter_map(|(number, block)| match block {
+            Block::Image { data, .. } => Some(((false, message.id.as_str(), number), data.len())),
+            _ => None,
+        });
+        let all: Vec<_> = of_tool.chain(of_person).collect();
+        all.into_iter().rev()
+    });
+    let (mut shown, mut room) = (HashSet::new(), MOST_PICTURE_BYTES);
+    for (key, bytes) in pictures.filter(|(_, bytes)| target.sees && *bytes <= LARGEST_PICTURE) {
+        if bytes <= room && shown.len() < MOST_PICTURES {
+            room -= bytes;
+            shown.insert(key);
+        }
+    }
+    shown
+}
+
+fn user(message: &Message, results: &Results<'_>, fetchable: &HashSet<String>) -> ChatMessage {
+    let part = |(number, block): (usize, &Block)| match block {
         Block::Text { text } => Some(ContentPart::from_text(text.clone())),
-        Block::Image { mime, data } => Some(picture(mime, data, target.sees)),
+        Block::Image { mime, data } => {
+            Some(picture(mime, data, results.shown.contains(&(false, message.id.as_str(), number))))
+        }
         Block::ImageUrl { url } if fetchable.contains(url) => {
             Some(ContentPart::from_binary_url("image/png", url.as_str(), None))
         }
         Block::ImageUrl { .. } => Some(ContentPart::from_text("[a picture, which is not shown to you]")),
         _ => None,
     };
-    let parts: Vec<ContentPart> = message.content.iter().filter_map(part).collect();
+    let parts: Vec<ContentPart> = message.content.iter().enumerate().filter_map(part).collect();
     ChatMessage::user(MessageContent::from_parts(parts))
 }
 
@@ -96,21 +127,14 @@ fn assistant(message: &Message) -> Option<ChatMessage> {
 /// The results of a message's calls, and the pictures that they have.
 struct Results<'a> {
     by_call: HashMap<&'a str, &'a ToolResult>,
-    /// Pictures that are sent, counted from the newest.
-    shown: HashSet<(&'a str, usize)>,
+    shown: HashSet<PictureKey<'a>>,
 }
 
 impl<'a> Results<'a> {
     fn new(messages: &'a [Arc<Message>], target: &ModelTarget) -> Self {
-        let results: Vec<&ToolResult> = messages.iter().filter_map(|message| message.tool_result()).collect();
-        let pictures = results
-            .iter()
-            .rev()
-            .flat_map(|result| (0..result.pictures.len()).rev().map(move |number| (*result, number)))
-            .filter(|(result, number)| result.pictures[*number].data.len() <= LARGEST_PICTURE)
-            .map(|(result, number)| (result.call.as_str(), number));
-        let shown = pictures.take(if target.sees { MOST_PICTURES } else { 0 }).collect();
-        Self { by_call: results.iter().map(|result| (result.call.as_str(), *result)).collect(), shown }
+        let results = messages.iter().filter_map(|message| message.tool_result());
+        let by_call = results.map(|result| (result.call.as_str(), result)).collect();
+        Self { by_call, shown: shown(messages, target) }
     }
 
     /// The answers of all calls of a message, and after them its pictures: results are text alone.
@@ -143,7 +167,7 @@ impl<'a> Results<'a> {
         let mut number = 0;
         for text in texts {
             if *text == *shown_beside(number) {
-                if !self.shown.contains(&(result.call.as_str(), number)) {
+                if !self.shown.contains(&(true, result.call.as_str(), number)) {
                     *text = not_shown(number).into();
                 }
                 number += 1;
@@ -154,7 +178,7 @@ impl<'a> Results<'a> {
 
     fn pictures(&self, result: &ToolResult, to: &mut Vec<ContentPart>) {
         for (number, one) in result.pictures.iter().enumerate() {
-            if self.shown.contains(&(result.call.as_str(), number)) {
+            if self.shown.contains(&(true, result.call.as_str(), number)) {
                 to.push(ContentPart::from_text(format!(
                     "Picture {} of the tool call {}:",
                     number + 1,
@@ -183,7 +207,7 @@ pub(super) fn messages(
     for message in messages {
         match message.role {
             Role::System => sent.push(ChatMessage::system(message.plain_text())),
-            Role::User => sent.push(user(message, target, fetchable)),
+            Role::User => sent.push(user(message, &results, fetchable)),
             Role::Assistant => {
                 if let Some(said) = assistant(message) {
                     sent.push(said);
@@ -263,6 +287,11 @@ mod tests {
         let large = [model("m", vec![asked("a")]), result("a", 1, LARGEST_PICTURE + 1)];
         let (text, pictures) = sent(&large, &target(true));
         assert_eq!((shown(&text), hidden(&text), pictures), (0, 1, 0));
+        let block = || Block::Image { mime: "image/png".into(), data: "A".repeat(LARGEST_PICTURE) };
+        let person = Message::new("u", Role::User, (0..4).map(|_| block()).collect());
+        let (text, pictures) = sent(&[Arc::new(person)], &target(true));
+        let two = MOST_PICTURE_BYTES / LARGEST_PICTURE;
+        assert_eq!((hidden(&text), pictures), (4 - two, two), "so much together");
     }
 
     #[test]

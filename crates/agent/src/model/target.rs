@@ -78,6 +78,9 @@ const WINDOWS: &[(&str, usize)] = &[
 ];
 /// The window of a model that is not known.
 const USUAL_WINDOW: usize = 128_000;
+/// The window that Ollama gives every model unless `OLLAMA_CONTEXT_LENGTH` says another; what is more it drops from the
+/// beginning, and says nothing.
+const OLLAMA_WINDOW: usize = 4096;
 
 /// A model that can be asked.
 #[derive(Clone)]
@@ -123,6 +126,7 @@ impl ModelTarget {
         let sees = settings.supports_vision.unwrap_or_else(|| has(SEEING) && !has(BLIND));
         let known = WINDOWS.iter().find(|(part, _)| lower.contains(part)).map(|(_, size)| *size);
         let said = settings.context_tokens.and_then(|tokens| usize::try_from(tokens).ok());
+        let known = if provider == "ollama" { Some(OLLAMA_WINDOW) } else { known };
         let window = said.or(known).unwrap_or(USUAL_WINDOW);
         let key = settings.api_key.clone().filter(|key| !key.is_empty());
         Ok(Self { adapter, provider, model, endpoint, key, sees, window, trusted })
@@ -252,6 +256,14 @@ mod tests {
                 "{model} {base:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_window_is_the_models_and_ollamas_is_its_servers() {
+        let window =
+            |model: &str, provider| target(model, Some(provider), Some("http://h:1/v1")).unwrap().window;
+        assert_eq!((window("gpt-4o", "openai"), window("unknown", "vllm")), (128_000, USUAL_WINDOW));
+        assert_eq!(window("claude-like", "ollama"), OLLAMA_WINDOW);
     }
 
     #[test]

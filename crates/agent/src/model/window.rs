@@ -36,6 +36,12 @@ fn tokens(message: &Message) -> usize {
     4 + message.content.iter().map(block).sum::<usize>()
 }
 
+/// What a model is likely to have used for an answer, in tokens: what it was sent, and what it said.
+pub(crate) fn estimated(system: &str, sent: &[Arc<Message>], answer: &Message) -> u64 {
+    let all: usize = sent.iter().map(|message| tokens(message)).sum();
+    (TOOLS + system.len() / BYTES_PER_TOKEN + all + tokens(answer)) as u64
+}
+
 /// A message with its output summarised, if it has any.
 fn shortened(message: &Message, kept: usize) -> Message {
     let mut message = message.clone();

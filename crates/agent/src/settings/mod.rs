@@ -127,10 +127,14 @@ impl Agents {
         let old = self.own_settings(&caller.owner).await?;
         settings.api_key = self.kept_key(old, &settings);
         let resolved = ResolvedModel::of_server(&self.settings.model).with(&settings);
-        if resolved.settings.model.is_some() {
+        // A base URL is checked also where the model is set later.
+        if stated(&resolved.settings.model).or(stated(&settings.base_url)).is_some() {
             let told =
                 |failure: crate::model::ModelFailure| Error::invalid("base_url", failure.told(None).message);
-            let target = ModelTarget::of(&resolved.settings, resolved.trusted).map_err(told)?;
+            let mut checked = resolved.settings;
+            checked.model =
+                checked.model.filter(|model| !model.trim().is_empty()).or(Some("unset".to_owned()));
+            let target = ModelTarget::of(&checked, resolved.trusted).map_err(told)?;
             self.models.may_ask(&target).map_err(told)?;
         }
         self.keep_model_settings(caller, settings).await

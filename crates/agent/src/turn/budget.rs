@@ -33,6 +33,12 @@ impl Budget {
         self.limits.tokens.is_some_and(|most| progress.tokens >= most).then_some(StopReason::Tokens)
     }
 
+    /// Whether there is still time after this wait.
+    pub(super) fn has(&self, wait: Duration) -> bool {
+        let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        self.until.is_none_or(|until| now_ms().saturating_add(wait) < until)
+    }
+
     /// Returns when the time is up.
     pub(super) async fn time_up(&self) {
         match self.until {

@@ -17,7 +17,7 @@ pub(crate) use plan::{PlanBase, PlanSources, RunPlan, without_keys};
 
 use crate::{
     Agents, EventKind,
-    model::{Delta, ModelFailure, ModelTarget, Question},
+    model::{Delta, ModelFailure, ModelTarget, Question, estimated},
 };
 use atoll_core::Caller;
 use atoll_store::RunProgress;
@@ -185,14 +185,16 @@ impl<'a> Turn<'a> {
                     return Ok(None);
                 }
                 Err(ModelFailure::TooLong) if share / 2.0 > LEAST_SHARE => share /= 2.0,
-                Err(failure) => match failure.retry(attempt).filter(|_| attempt < RETRIES) {
-                    Some(wait) => tokio::select! {
-                        () = tokio::time::sleep(wait) => attempt += 1,
-                        () = self.cancel.cancelled() => break StopReason::Cancelled,
-                        () = budget.time_up() => break StopReason::Time,
-                    },
-                    None => return Ok(Some(TurnEnd::failed(failure.told(Some(&target))))),
-                },
+                Err(failure) => {
+                    match failure.retry(attempt).filter(|wait| attempt < RETRIES && budget.has(*wait)) {
+                        Some(wait) => tokio::select! {
+                            () = tokio::time::sleep(wait) => attempt += 1,
+                            () = self.cancel.cancelled() => break StopReason::Cancelled,
+                            () = budget.time_up() => break StopReason::Time,
+                        },
+                        None => return Ok(Some(TurnEnd::failed(failure.told(Some(&target))))),
+                    }
+                }
             }
         };
         if let Some(said) = partial.into_message() {
@@ -233,7 +235,10 @@ impl<'a> Turn<'a> {
 
     async fn answered(&mut self, step: i64, message: Message) -> Result<()> {
         self.progress.iterations += 1;
-        self.progress.tokens += message.usage.map_or(0, atoll_types::conversation::TokenUsage::total);
+        let used = message.usage.map(|usage| usage.total()).filter(|tokens| *tokens > 0);
+        // Some providers do not say what was used; a budget holds nevertheless.
+        let guessed = || estimated(&self.plan.system_prompt, &self.head.state.messages, &message);
+        self.progress.tokens += used.unwrap_or_else(guessed);
         let message = Arc::new(message);
         self.tell(EventKind::MessageFinished { step, message: Arc::clone(&message) });
         let added = Arc::new(vec![Arc::clone(&message)]);

@@ -3,6 +3,11 @@
 use super::{super::eventually, ROOT, lenient_model, model, server, waiting_sandbox};
 use crate::control_plane::Server;
 use serde_json::{Value, json};
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread::JoinHandle,
+};
 
 /// The values after a run without a thread of one's own.
 fn run(server: &Server, said: &str) -> Value {
@@ -71,4 +76,75 @@ fn a_wrong_request_leaves_no_thread_behind() {
         assert!([404, 422].contains(&refused.status), "{more}: {}", refused.status);
     }
     assert_eq!(server.ask("POST", "/threads/count", "{}").json(), 0);
+}
+
+/// A provider that sends the beginning of a response and then a piece of it without end. It says at the end whether it was
+/// cut off before it had sent 96 MiB.
+fn endless(begin: String, piece: String) -> (String, JoinHandle<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let sent = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(format!("HTTP/1.1 {begin}").as_bytes()).unwrap();
+        (0..(96 << 20) / piece.len()).any(|_| stream.write_all(piece.as_bytes()).is_err())
+    });
+    (url, sent)
+}
+
+/// A server without a model, whose owners may name one on this machine.
+fn server_for_own_models() -> Server {
+    Server::start_configured("[agent]\nallowed_addresses = [\"127.0.0.1\"]\n", &[])
+}
+
+/// The values after a run that names its model's place.
+fn run_at(server: &Server, provider: &str, url: &str) -> Value {
+    let place =
+        json!({ "model": "m", "model_provider": provider, "base_url": url, "api_key": "sk-of-a-test" });
+    let input = json!({ "messages": [{ "role": "user", "content": "hello" }] });
+    let body = json!({ "assistant_id": "agent", "input": input, "config": { "configurable": place } });
+    server.ask("POST", "/runs/wait", &body.to_string()).json()
+}
+
+#[test]
+fn an_owners_model_is_at_a_public_address_or_a_listed_one() {
+    let model = model();
+    let server = server_for_own_models();
+    let listed = run_at(&server, "openai", &format!("{}/v1", model.url));
+    assert_eq!(end(&listed), "Hello there, person.", "{listed}");
+    let private = "http://127.0.0.2:9/v1";
+    let refused = run_at(&server, "openai", private);
+    assert_eq!(refused["__error__"]["error"], "base_url_refused", "{refused}");
+    let put = |body: Value| server.ask("PUT", "/settings", &body.to_string()).status;
+    assert_eq!(
+        put(json!({ "base_url": private, "api_key": "sk-of-a-test" })),
+        422,
+        "before there is a model"
+    );
+    assert_eq!(put(json!({ "base_url": model.url, "api_key": "sk-of-a-test" })), 200);
+}
+
+#[test]
+fn a_response_without_end_is_cut_off() {
+    let server = server_for_own_models();
+    let long = "x".repeat(1 << 16);
+    let events = "200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let thinks = json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "thinking", "thinking": "" } });
+    let signature = json!({ "type": "signature_delta", "signature": long });
+    let signs = json!({ "type": "content_block_delta", "index": 0, "delta": signature });
+    for (provider, begin, piece, error) in [
+        ("openai", "400 Bad Request\r\n\r\n".into(), long.clone(), "request_refused"),
+        ("openai", format!("{events}data: "), long, "answer_too_large"),
+        (
+            "anthropic",
+            format!("{events}event: content_block_start\ndata: {thinks}\n\n"),
+            format!("event: content_block_delta\ndata: {signs}\n\n"),
+            "answer_too_large",
+        ),
+    ] {
+        let (url, sent) = endless(begin, piece);
+        let answer = run_at(&server, provider, &url);
+        assert_eq!(answer["__error__"]["error"], error, "{answer}");
+        assert!(sent.join().unwrap(), "{provider} {error}");
+    }
 }
