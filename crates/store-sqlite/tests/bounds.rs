@@ -54,7 +54,7 @@ async fn a_page_is_read_and_not_all_that_there_is() {
 }
 
 #[tokio::test]
-async fn states_that_are_too_much_for_one_answer_are_not_read() {
+async fn an_answer_has_as_many_states_as_it_has_room_for() {
     let folder = Folder::new();
     let store = folder.open().await;
     let id: ThreadId = "t".parse().unwrap();
@@ -75,7 +75,19 @@ async fn states_that_are_too_much_for_one_answer_are_not_read() {
     );
     run(&folder.file(), &sql, 40).await;
     let of = |limit: u32| CheckpointQuery { limit, ..CheckpointQuery::default() };
-    is_beyond(store.thread_checkpoints("ann", &id, &of(40)).await, Bound::Answer);
+    let steps = async || -> Vec<i64> {
+        store.thread_checkpoints("ann", &id, &of(40)).await.unwrap().iter().map(|one| one.step).collect()
+    };
+    assert_eq!(
+        steps().await,
+        (10..=40).rev().collect::<Vec<_>>(),
+        "the newest, of a little more than a MiB each"
+    );
+    run(&folder.file(), "UPDATE conversation_messages SET message = json_set(message, '$.x', printf('%.*c', 33554432 * ?, 'x'))", 1).await;
+    assert_eq!(steps().await, [40], "one, whatever it has");
+    let rows = "UPDATE conversation_checkpoints SET messages = '[]', state = json_object('x', printf('%.*c', 1048576 * ?, 'x'))";
+    run(&folder.file(), rows, 1).await;
+    assert_eq!(steps().await.len(), 31);
     assert_eq!(store.thread_checkpoints("ann", &id, &of(0)).await.unwrap(), []);
 }
 

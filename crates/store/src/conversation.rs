@@ -29,6 +29,17 @@ pub const MOST_THREADS: u64 = 100_000;
 /// The most that one thread holds, with all of its checkpoints.
 pub const MOST_THREAD_BYTES: u64 = 256 << 20;
 
+/// How many of what a query found one answer has room for, by their sizes: the first ones, and at least one.
+pub fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
+    let mut left = MOST_ANSWER_BYTES;
+    let fits = |(number, size): &(usize, u64)| {
+        let room = left.checked_sub(*size);
+        left = room.unwrap_or(0);
+        *number == 0 || room.is_some()
+    };
+    sizes.into_iter().enumerate().take_while(fits).count()
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
@@ -123,7 +134,7 @@ pub trait Conversations: Send + Sync {
         thread: &ThreadId,
         id: ThreadCheckpointId,
     ) -> Result<Option<Checkpoint>>;
-    /// Checkpoints of a thread, the newest first.
+    /// Checkpoints of a thread, the newest first: as many as one answer has room for, and at least one.
     async fn thread_checkpoints(
         &self,
         owner: &str,

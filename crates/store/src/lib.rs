@@ -49,7 +49,7 @@ pub use build_step::BuildSteps;
 pub use console::{CONSOLE_SESSIONS_PER_KEY, ConsoleSessions};
 pub use conversation::{
     Conversations, MOST_ANSWER_BYTES, MOST_ITEM_BYTES, MOST_ITEMS, MOST_THREAD_BYTES, MOST_THREADS, RunEnd,
-    RunProgress,
+    RunProgress, fitting,
 };
 pub use error::{Bound, Clash, Outage, Result, Source, StoreError, Thing};
 pub use event::{EVENTS_KEPT, Events, event_of_change, events_of_insert};

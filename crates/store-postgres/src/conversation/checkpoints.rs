@@ -1,13 +1,13 @@
 //! Checkpoints of threads. Each names its messages by the numbers of their rows.
 
-use super::{READING, WRITING, check_answer, find_thread, named, thread_row, threads::optional_uuid, within};
+use super::{READING, WRITING, find_thread, named, thread_row, threads::optional_uuid, within};
 use crate::{
     error::failed,
     row::{self, count, json, optional_name},
     sql::{self, get},
     write::{self, number},
 };
-use atoll_store::{Bound, MOST_ANSWER_BYTES, MOST_THREAD_BYTES, Result, RunProgress, StoreError, Thing};
+use atoll_store::{Bound, MOST_THREAD_BYTES, Result, RunProgress, StoreError, Thing, fitting};
 use atoll_types::{
     RunId, ThreadCheckpointId, ThreadId,
     conversation::{
@@ -22,9 +22,9 @@ use std::{collections::HashMap, sync::Arc};
 const ROWS: &str = "SELECT seq, id, parent, run, step, source, node, next, messages, state, interrupts, metadata, \
      created_at FROM conversation_checkpoints";
 
-/// What rows of checkpoints hold.
-const SIZES: &str = "coalesce(sum(octet_length(messages) + octet_length(state) + octet_length(interrupts) + \
-     octet_length(metadata)), 0)";
+/// What a row of a checkpoint holds.
+const SIZE: &str =
+    "octet_length(messages) + octet_length(state) + octet_length(interrupts) + octet_length(metadata)";
 
 /// A checkpoint without its messages, and their numbers.
 fn read(row: &PgRow, thread: &ThreadId) -> Result<(Checkpoint, Vec<i64>)> {
@@ -87,7 +87,7 @@ async fn add_message(conn: &mut PgConnection, thread: i64, message: &Message) ->
 async fn check_room(conn: &mut PgConnection, thread: i64, more: usize) -> Result<()> {
     let held = format!(
         "SELECT (SELECT coalesce(sum(octet_length(message)), 0) FROM conversation_messages WHERE conversation = $1) \
-         + (SELECT {SIZES} FROM conversation_checkpoints WHERE conversation = $1)"
+         + (SELECT coalesce(sum({SIZE}), 0) FROM conversation_checkpoints WHERE conversation = $1)"
     );
     let held: i64 = sql::scalar(&held).bind(thread).fetch_one(conn).await.map_err(failed(READING))?;
     within(Bound::ThreadBytes, held.unsigned_abs() + more as u64, MOST_THREAD_BYTES)
@@ -199,22 +199,15 @@ async fn matching(conn: &mut PgConnection, thread: i64, query: &CheckpointQuery)
     Ok(found)
 }
 
-/// Refuses checkpoints whose messages are too much together: each has all of its own.
-async fn check_messages(conn: &mut PgConnection, found: &[(Checkpoint, Vec<i64>)]) -> Result<()> {
-    let mut used: HashMap<i64, u64> = HashMap::new();
-    for number in found.iter().flat_map(|(_, numbers)| numbers) {
-        *used.entry(*number).or_default() += 1;
-    }
-    let wanted: Vec<i64> = used.keys().copied().collect();
+/// The sizes of messages by their numbers.
+async fn sizes_of(conn: &mut PgConnection, found: &[(Checkpoint, Vec<i64>)]) -> Result<HashMap<i64, u64>> {
+    let mut wanted: Vec<i64> = found.iter().flat_map(|(_, numbers)| numbers).copied().collect();
+    wanted.sort_unstable();
+    wanted.dedup();
     let sizes = "SELECT seq, octet_length(message)::bigint AS size FROM conversation_messages \
                  WHERE seq = ANY($1)";
-    let mut rows = sql::query(sizes).bind(&wanted[..]).fetch(conn);
-    let mut all: u64 = 0;
-    while let Some(row) = rows.try_next().await.map_err(failed(READING))? {
-        let times = used.get(&get::<i64>(&row, "seq")?).copied().unwrap_or_default();
-        all = all.saturating_add(count(&row, "size")?.saturating_mul(times));
-    }
-    within(Bound::Answer, all, MOST_ANSWER_BYTES)
+    let rows = sql::query(sizes).bind(&wanted[..]).fetch_all(conn).await.map_err(failed(READING))?;
+    rows.iter().map(|row| Ok((get(row, "seq")?, count(row, "size")?))).collect()
 }
 
 pub(super) async fn list(
@@ -224,13 +217,20 @@ pub(super) async fn list(
     query: &CheckpointQuery,
 ) -> Result<Vec<Checkpoint>> {
     let Some(seq) = find_thread(conn, owner, thread).await? else { return Ok(Vec::new()) };
-    let chosen = matching(conn, seq, query).await?;
-    let sizes = format!("SELECT {SIZES} FROM conversation_checkpoints WHERE seq = ANY($1)");
-    check_answer(conn, &sizes, &chosen).await?;
+    let mut chosen = matching(conn, seq, query).await?;
+    let sizes = format!(
+        "SELECT ({SIZE})::bigint AS size FROM conversation_checkpoints WHERE seq = ANY($1) ORDER BY seq DESC"
+    );
+    let rows = sql::query(&sizes).bind(&chosen[..]).fetch_all(&mut *conn).await.map_err(failed(READING))?;
+    let sizes = rows.iter().map(|row| count(row, "size")).collect::<Result<Vec<_>>>()?;
+    chosen.truncate(fitting(sizes));
     let some = format!("{ROWS} WHERE seq = ANY($1) ORDER BY seq DESC");
     let rows = sql::query(&some).bind(&chosen[..]).fetch_all(&mut *conn).await;
-    let found: Vec<_> =
+    let mut found: Vec<_> =
         rows.map_err(failed(READING))?.iter().map(|row| read(row, thread)).collect::<Result<_>>()?;
-    check_messages(conn, &found).await?;
+    let sizes = sizes_of(conn, &found).await?;
+    // Each has all of its messages, those of its parent among them.
+    let size = |number| sizes.get(number).copied().unwrap_or_default();
+    found.truncate(fitting(found.iter().map(|(_, numbers)| numbers.iter().map(size).sum())));
     fill(conn, found).await
 }
