@@ -3,7 +3,7 @@
 use super::{
     brim::SmallDisk,
     fixture::{KEY, Server},
-    http,
+    http, image_builds,
 };
 use crate::engine::fixture::eventually;
 use serde_json::{Value, json};
@@ -298,6 +298,21 @@ fn a_disk_that_becomes_full_leaves_nothing_of_an_import() {
     eventually("room again", || import(&server, "name=app", &root_filesystem("mark")).status == 201);
     assert_eq!(server.ask("DELETE", &format!("{ROOT}/app"), "").status, 204);
     drop(server);
+}
+
+#[test]
+fn devices_of_an_archive_are_left_out_and_the_log_says_so() {
+    let server = Server::start();
+    let mut archive = Builder::new(Vec::new());
+    entry(&mut archive, "dev/", EntryType::Directory, 0o755, b"", "");
+    entry(&mut archive, "dev/null", EntryType::Char, 0o666, b"", "");
+    entry(&mut archive, "dev/sda", EntryType::Block, 0o666, b"", "");
+    let made = import(&server, "name=app", &archive.into_inner().unwrap());
+    assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+    let builds = server.ask("GET", &format!("{ROOT}/builds"), "").json();
+    let build = format!("{ROOT}/builds/{}", builds["items"][0]["build_id"].as_str().unwrap());
+    let said = image_builds::log(&server, &build);
+    assert!(said.contains("left out of the image: 2 devices below /dev"), "{said}");
 }
 
 /// Begins an import and sends half of its archive. It goes on while the connection is held.

@@ -6,7 +6,7 @@ use super::{
     build::{AboutImage, BuildContext, BuildSandbox, Built, NewBuild, TARGET, Work, tag_of},
     build_log::BuildLog,
     config::image_config,
-    hidden::name_hidden,
+    hidden::{name_hidden, name_left_out},
 };
 use crate::{
     Caller, PoolBounds,
@@ -139,6 +139,7 @@ async fn unpack(
     let tool = Tool::start(container, "unpack-image", &request, ToolOptions::default()).await?;
     let unpacked: UnpackedImage = answer_of(tool, LONGEST_IMAGE_ANSWER).await?;
     let UnpackedImage { kind, manifest_digest, config_digest, config, tags: _, layers } = unpacked;
+    name_left_out(log, layers.iter().map(|layer| layer.left_out));
     let digest =
         manifest_digest.or(config_digest).or_else(|| layers.into_iter().next().map(|layer| layer.diff_id));
     let digest = digest.ok_or_else(|| Error::invalid("body", "the archive has no layer"))?;

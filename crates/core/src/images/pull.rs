@@ -11,7 +11,7 @@ use super::{
     build::{AboutImage, BuildContext, BuildSandbox, Built, NewBuild, TARGET, Work, tag_of},
     build_log::BuildLog,
     config::config_of,
-    hidden::name_hidden,
+    hidden::{name_hidden, name_left_out},
     layers::UsedLayers,
 };
 use crate::{
@@ -373,7 +373,7 @@ async fn fetch_and_unpack(
 async fn unpack(context: &BuildContext, layers: &UsedLayers, pulled: &PulledImage, bytes: u64) -> Result<()> {
     let mut left = ImageLimits { bytes, ..ImageLimits::default() };
     let total_bytes = pulled.layers.iter().map(|layer| layer.descriptor.size).sum();
-    let mut before = 0;
+    let (mut before, mut left_out) = (0, Vec::new());
     for (at, layer) in pulled.layers.iter().enumerate() {
         let PulledLayer { descriptor, diff_id } = layer;
         context.log.line(format!("unpacking layer {} of {}", at + 1, pulled.layers.len()));
@@ -406,8 +406,10 @@ async fn unpack(context: &BuildContext, layers: &UsedLayers, pulled: &PulledImag
         }
         left.bytes = left.bytes.saturating_sub(applied.bytes);
         left.entries = left.entries.saturating_sub(applied.entries);
+        left_out.push(applied.left_out);
         before += descriptor.size;
     }
+    name_left_out(&context.log, left_out);
     Ok(())
 }
 
