@@ -1,5 +1,6 @@
 //! `[langgraph]`: a second address for clients that expect the LangGraph API at a port of its own. The server's own
-//! address serves it in any case; which pages may ask is the setting of gRPC-Web.
+//! address serves it in any case; the pages that may ask are those of `mcp.allowed_origins` and of
+//! `grpc.allowed_origins`.
 
 use super::wrong;
 use atoll_types::Result;

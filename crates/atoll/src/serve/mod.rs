@@ -245,8 +245,10 @@ fn routes(
         .merge(atoll_front_langgraph::routes(context.clone(), agents))
         .merge(atoll_front_ui::routes(context.clone(), doctor::seen_by_server(&config.data_dir)));
     let McpSettings { allowed_hosts, allowed_origins, .. } = &config.mcp;
+    // A page that may use the sandboxes by gRPC-Web may use the agent.
+    let origins: Vec<_> = allowed_origins.iter().chain(&config.grpc.allowed_origins).cloned().collect();
     let loopback = address.ip().is_loopback() && second.is_none_or(|second| second.ip().is_loopback());
-    let pages = Arc::new(OriginCheck::new(context.access, loopback, allowed_hosts, allowed_origins));
+    let pages = Arc::new(OriginCheck::new(context.access, loopback, allowed_hosts, &origins));
     let server_url = config.tools.server_url.as_deref();
     let around = |router| {
         let router = atoll_front_compat::around(router, server_url);

@@ -1,14 +1,15 @@
 //! Web pages as clients, and the second address.
 
-use super::{super::http, KEY, model, server_with};
+use super::{super::http, KEY};
+use crate::control_plane::Server;
 use serde_json::json;
 
 #[test]
 fn pages_of_allowed_origins_may_ask_and_there_is_no_star() {
-    let model = model();
-    let more =
-        "[langgraph]\nlisten = \"127.0.0.1:0\"\n[mcp]\nallowed_origins = [\"https://app.example.com\"]\n";
-    let server = server_with(&model, more);
+    // The first line is of [grpc].
+    let config = "allowed_origins = [\"https://web.example.com\"]\n[langgraph]\nlisten = \"127.0.0.1:0\"\n\
+                  [mcp]\nallowed_origins = [\"https://app.example.com\"]\n";
+    let server = Server::start_configured(config, &[]);
     let second = server.langgraph.unwrap();
     for address in [server.address, second] {
         let preflight = |origin: &str| {
@@ -24,8 +25,9 @@ fn pages_of_allowed_origins_may_ask_and_there_is_no_star() {
         assert_eq!(may.header("access-control-allow-origin"), Some("http://localhost:3000"));
         let sent = may.header("access-control-allow-headers").unwrap();
         assert!(sent.contains("x-api-key") && sent.contains("last-event-id"), "{sent}");
-        // The list of the address, which is MCP's too; gRPC's own address has another.
-        assert_eq!(preflight("https://app.example.com").status, 204);
+        for allowed in ["https://app.example.com", "https://web.example.com"] {
+            assert_eq!(preflight(allowed).status, 204, "{allowed}");
+        }
         let other = preflight("https://evil.example");
         assert_eq!(
             (other.status, other.header("access-control-allow-origin")),
