@@ -41,6 +41,9 @@ pub struct Image {
     /// Whether this key may use it.
     #[serde(default)]
     pub active: bool,
+    /// Why it may not, as what follows the image's name in a sentence.
+    #[serde(default)]
+    pub refusal: Option<String>,
     #[serde(default)]
     pub aliases: Vec<String>,
     #[serde(default)]

@@ -183,7 +183,7 @@ impl BulkFilter {
         let wrong = |_| Error::invalid("filter.labels", "expected name=value, separated by commas");
         let labels = labels_of(labels.as_deref()).map_err(wrong)?;
         let owner = owner.as_deref().map(atoll_core::owner_id);
-        Ok(ListQuery { owner, statuses, image, labels, ..ListQuery::default() })
+        Ok(ListQuery { owner, statuses, images: image.into_iter().collect(), labels, ..ListQuery::default() })
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Image {
     approved: bool,
     /// Whether your key may make sandboxes of it.
     active: bool,
+    /// Why it may not, as what follows the image's name in a sentence; none where it may.
+    refusal: Option<&'static str>,
     /// It is always there.
     is_builtin: bool,
     /// Other names that mean it.
@@ -80,7 +82,8 @@ pub(crate) struct Image {
     cpu_cores: Option<f64>,
     /// The same of the disk.
     disk_mb: Option<u64>,
-    /// What is installed, as far as that is known: a lock for another build. Not in lists.
+    /// What is installed, as far as that is known. Those of an image that was built here are a lock for a build of the same template.
+    /// Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     packages: Option<Vec<PackageVersion>>,
     /// What aliases promise and the image lacks.
@@ -111,6 +114,7 @@ impl Image {
             status: "ready",
             approved: true,
             active: true,
+            refusal: None,
             is_builtin: true,
             aliases: Vec::new(),
             env_vars: BTreeMap::new(),
@@ -209,10 +213,12 @@ impl From<ImageRecord> for Image {
 
 impl From<ImageView> for Image {
     fn from(view: ImageView) -> Self {
-        let ImageView { record, aliases, alias_notes, active, pool: PoolSize { min, max }, used_by } = view;
+        let ImageView { record, aliases, alias_notes, refusal, pool: PoolSize { min, max }, used_by } = view;
         let used_by = used_by.map(|ids| ids.into_iter().map(|id| id.uuid()).collect());
         let of = record.map_or_else(Self::host, Self::from);
-        Self { aliases, alias_notes, active, warm_pool_min: min, warm_pool_max: max, used_by, ..of }
+        let active = refusal.is_none();
+        let (warm_pool_min, warm_pool_max) = (min, max);
+        Self { aliases, alias_notes, active, refusal, warm_pool_min, warm_pool_max, used_by, ..of }
     }
 }
 

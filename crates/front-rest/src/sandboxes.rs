@@ -24,6 +24,7 @@ type JsonResult<T> = Result<Json<T>, Failure>;
 /// Creates a sandbox, or finds the one with this session key.
 #[utoipa::path(post, path = "/api/v1/sandboxes", tag = "sandboxes", request_body = CreateBody,
     responses((status = 201, body = Sandbox), (status = 200, description = "The one with this session key", body = Sandbox),
+        (status = 400, description = "The image's start command failed, or its ready check did not succeed in time"),
         (status = 403, description = "Above what the key's tier, the owner's plan or the machine allows"),
         (status = 422, description = "A field is wrong"),
         (status = 429, description = "Too many at a time, or no room on the machine"),
@@ -57,6 +58,7 @@ pub(crate) struct ListParams {
     status: Option<String>,
     /// Part of an id, image, session key, owner's name or label.
     search: Option<String>,
+    /// NAME:TAG, or another name of the image: those that were made with any of its names.
     image: Option<String>,
     /// An owner's name or id. Only an admin sees others' sandboxes.
     owner: Option<String>,
@@ -132,7 +134,7 @@ impl ListParams {
         let query = ListQuery {
             owner: owner.as_deref().map(atoll_core::owner_id),
             statuses,
-            image,
+            images: image.into_iter().collect(),
             session_key,
             labels: labels_of(labels.as_deref())?,
             label: None,

@@ -63,7 +63,7 @@ fn filter(sql: &mut Builder, query: &ListQuery) {
     let ListQuery {
         owner,
         statuses: _,
-        image,
+        images,
         session_key,
         labels,
         label,
@@ -75,10 +75,13 @@ fn filter(sql: &mut Builder, query: &ListQuery) {
         include_destroyed: _,
         with_lifetime,
     } = query;
-    for (column, wanted) in [("owner", owner), ("image", image), ("session_key", session_key)] {
+    for (column, wanted) in [("owner", owner), ("session_key", session_key)] {
         if let Some(wanted) = wanted {
             sql.push(format_args!(" AND {column} = ")).push_bind(wanted);
         }
+    }
+    if !images.is_empty() {
+        sql.push(" AND image = ANY(").push_bind(images).push(")");
     }
     if !query.shows_destroyed() {
         sql.push(" AND status <> 'destroyed'");

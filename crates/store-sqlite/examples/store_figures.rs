@@ -152,7 +152,7 @@ async fn lists(store: &SqliteStore) {
         ("one owner", ListQuery { owner: some("owner-7"), ..any() }),
         ("one owner, ready", ListQuery { owner: some("owner-7"), statuses: vec![Status::Ready], ..any() }),
         ("ready", ListQuery { statuses: vec![Status::Ready], ..any() }),
-        ("one image", ListQuery { image: some("image-3"), ..any() }),
+        ("one image", ListQuery { images: vec!["image-3".into()], ..any() }),
         ("a label, 500 have it", ListQuery { labels: [("team".into(), "3".into())].into(), ..any() }),
         ("text, 100 match", ListQuery { text: some("Owner 77"), ..any() }),
         ("text, none match", ListQuery { text: some("nowhere"), ..any() }),

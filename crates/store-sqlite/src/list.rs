@@ -66,7 +66,7 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
     let ListQuery {
         owner,
         statuses: _,
-        image,
+        images,
         session_key,
         labels,
         label,
@@ -78,10 +78,18 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
         include_destroyed: _,
         with_lifetime,
     } = query;
-    for (column, wanted) in [("owner", owner), ("image", image), ("session_key", session_key)] {
+    for (column, wanted) in [("owner", owner), ("session_key", session_key)] {
         if let Some(wanted) = wanted {
             sql.push(format_args!(" AND {column} = ")).push_bind(wanted);
         }
+    }
+    if !images.is_empty() {
+        sql.push(" AND image IN (");
+        let mut list = sql.separated(", ");
+        for image in images {
+            list.push_bind(image);
+        }
+        sql.push(")");
     }
     if !query.shows_destroyed() {
         sql.push(" AND status <> 'destroyed'");

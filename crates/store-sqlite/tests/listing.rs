@@ -34,13 +34,13 @@ prop_compose! {
 prop_compose! {
     fn query()(
         owner in option::of(select(vec!["one", "two"]).prop_map(String::from)),
-        statuses in vec(select(Status::ALL), 0..3), image in option::weighted(0.2, text()),
+        statuses in vec(select(Status::ALL), 0..3), images in vec(text(), 0..3),
         session_key in option::weighted(0.2, text()), labels in option::weighted(0.2, labels()),
         label in option::weighted(0.2, select(vec!["a", "b", "c"]).prop_map(String::from)), text in option::of(text()), sort_by in select(SortBy::ALL), descending: bool,
         limit in 1..9_u32, include_destroyed: bool, with_lifetime in weighted(0.2),
     ) -> ListQuery {
         let labels = labels.unwrap_or_default();
-        ListQuery { owner, statuses, image, session_key, labels, label, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
+        ListQuery { owner, statuses, images, session_key, labels, label, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
     }
 }
 

@@ -28,8 +28,8 @@ pub struct ListQuery {
     pub owner: Option<String>,
     /// Those with one of these; empty: any. Naming `destroyed` includes the destroyed.
     pub statuses: Vec<Status>,
-    /// Those of this image.
-    pub image: Option<String>,
+    /// Those whose create named the image so, in one of these ways; empty: any.
+    pub images: Vec<String>,
     /// Those with this session key.
     pub session_key: Option<String>,
     /// Those that have all of these.
@@ -59,7 +59,7 @@ impl Default for ListQuery {
         Self {
             owner: None,
             statuses: Vec::new(),
-            image: None,
+            images: Vec::new(),
             session_key: None,
             labels: BTreeMap::new(),
             label: None,

@@ -143,11 +143,15 @@ fn ordinary_keys_use_what_an_admin_lets_them() {
         let answer = server.ask_as(&ann, "POST", "/api/v1/sandboxes", &body);
         (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
     };
-    let active = || server.ask_as(&ann, "GET", &format!("{ROOT}/{ID}"), "").json()["active"].clone();
+    let image = || server.ask_as(&ann, "GET", &format!("{ROOT}/{ID}"), "").json();
+    let active = || image()["active"].clone();
     set(json!({"atoll": {"images": {"require_approved": true}}}));
     let (status, text) = create("team/app:1");
     assert!(status == 403 && text.contains("not approved"), "{status} {text}");
     assert_eq!((create("host").0, active()), (201, json!(false)));
+    let refusal = image()["refusal"].to_string();
+    let named = text.contains(refusal.trim_matches('"'));
+    assert!(named && refusal.contains("is not approved"), "{refusal} {text}");
     let own = server.ask_as(&ann, "GET", "/api/v1/sandboxes", "").json()["items"][0]["id"].clone();
     let fork = || {
         let path = format!("/api/v1/sandboxes/{}/fork", own.as_str().unwrap());
@@ -155,7 +159,7 @@ fn ordinary_keys_use_what_an_admin_lets_them() {
     };
     assert_eq!(fork().status, 201);
     patched(&server, &json!({"approved": true}));
-    assert_eq!(active(), true);
+    assert_eq!((active(), image()["refusal"].clone()), (json!(true), json!(null)));
     set(json!({"db_active_images": ["team/app:1"]}));
     let (status, text) = create("host");
     assert!(status == 403 && text.contains("db_active_images"), "{status} {text}");

@@ -230,6 +230,21 @@ impl Catalogue {
         self.settings.aliases.keys().filter(means).cloned().collect()
     }
 
+    /// What creates may call the image of a text, with the text itself. An alias is one name alone: what it means may change.
+    pub(crate) fn names_of(&self, text: &str) -> Vec<String> {
+        let mut names = vec![text.to_owned()];
+        let Some(image) = self.direct(text) else { return names };
+        if let Some(record) = &image.record {
+            names.extend(record.tags.iter().map(|tag| format!("{}:{tag}", record.name)));
+            names.extend([record.name.clone(), record.id.uuid().to_string()]);
+        }
+        names.extend(self.aliases_of(&image.name));
+        names.retain(|name| name == text || self.means(name, &image.name));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// The image of a name; an error that names those there are.
     pub(crate) fn resolve(&self, text: &str) -> Result<ResolvedImage> {
         self.find(text).ok_or_else(|| {
@@ -470,6 +485,26 @@ mod tests {
         let error = narrow.usable(&user, "host").unwrap_err();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::PermissionDenied, Some("image")));
         assert!(narrow.is_named(&ImageName::of(other.id)) && !narrow.is_named(&ImageName::of(approved.id)));
+    }
+
+    #[test]
+    fn an_image_has_the_names_that_mean_it_now() {
+        let (python, other) = (record("python", "3", 'a'), record("python", "latest", 'b'));
+        let catalogue = catalogue(&[&python, &other], &[]);
+        let (id, other) = (python.id.uuid().to_string(), other.id.uuid().to_string());
+        for (text, names) in [
+            ("python:3", vec!["python:3", "snake", &id]),
+            ("python", vec!["python", "python:latest", &other]),
+            ("python:latest", vec!["python", "python:latest", &other]),
+            (&id, vec![&id, "python:3", "snake"]),
+            ("snake", vec!["snake"]),
+            ("nosuch", vec!["nosuch"]),
+        ] {
+            let found = catalogue.names_of(text);
+            assert!(found.iter().all(|name| names.contains(&name.as_str())), "{text}: {found:?}");
+            assert_eq!(found.len(), names.len(), "{text}: {found:?}");
+        }
+        assert!(catalogue.names_of("host").contains(&"mcpgateway/sandbox-runtime:latest".to_owned()));
     }
 
     #[test]

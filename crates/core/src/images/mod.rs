@@ -69,8 +69,8 @@ pub struct ImageView {
     pub aliases: Vec<String>,
     /// What aliases promise and the image lacks.
     pub alias_notes: Vec<String>,
-    /// Whether the caller may make sandboxes of it.
-    pub active: bool,
+    /// Why the caller may not make sandboxes of it; none where it may.
+    pub refusal: Option<&'static str>,
     /// How many containers of it are kept ready.
     pub pool: PoolSize,
     /// The sandboxes that use it. For admins, and of one image alone.
@@ -291,7 +291,7 @@ impl Images {
             alias_notes: alias_notes(&aliases, record.as_ref(), |alias| self.catalogue.stood_in_for(alias)),
             record,
             aliases,
-            active: self.catalogue.refusal(caller, image).is_none(),
+            refusal: self.catalogue.refusal(caller, image),
             pool: self.pool.size_of(&image.name),
             used_by: None,
         }

@@ -82,7 +82,8 @@ impl Sandboxes {
         let mut ids = match target {
             BulkTarget::Ids(ids) => ids,
             BulkTarget::Found(query) => {
-                let query = ListQuery { limit: MOST_AT_ONCE as u32 + 1, offset: 0, ..*query };
+                let images = self.all_names(&query.images);
+                let query = ListQuery { images, limit: MOST_AT_ONCE as u32 + 1, offset: 0, ..*query };
                 self.store.list_sandboxes(&query).await?.items.iter().map(|record| record.id).collect()
             }
         };

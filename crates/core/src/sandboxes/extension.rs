@@ -158,7 +158,7 @@ impl Sandboxes {
         let query = ListQuery {
             owner: Some(caller.owner.clone()),
             session_key: Some(key.to_owned()),
-            image: Some(image.unwrap_or_else(|| self.settings.default_image.clone())),
+            images: vec![image.unwrap_or_else(|| self.settings.default_image.clone())],
             limit: 1,
             ..ListQuery::default()
         };

@@ -25,7 +25,13 @@ impl Sandboxes {
             }
             query.owner = Some(caller.owner.clone());
         }
+        query.images = self.all_names(&query.images);
         Ok(self.store.list_sandboxes(&query).await?)
+    }
+
+    /// The names of images that a request may have meant with these: a record keeps the one that its create used.
+    pub(super) fn all_names(&self, images: &[String]) -> Vec<String> {
+        images.iter().flat_map(|image| self.catalogue.names_of(image)).collect()
     }
 
     /// The activities of a sandbox, the latest first.

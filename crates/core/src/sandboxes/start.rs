@@ -176,7 +176,7 @@ impl Sandboxes {
         let query = ListQuery {
             owner: Some(new.owner.clone()),
             session_key: new.session_key.clone(),
-            image: Some(new.image.clone()),
+            images: vec![new.image.clone()],
             limit: 1,
             ..ListQuery::default()
         };

@@ -96,7 +96,8 @@ pub(super) async fn filters_narrow_and_the_counts_ignore_the_status(store: Share
         ListQuery { statuses: vec![Status::Ready, Status::Dead], ..any() },
         ListQuery { statuses: vec![Status::Destroyed], ..any() },
         ListQuery { statuses: Status::ALL.to_vec(), owner: Some("owner 0".into()), ..any() },
-        ListQuery { image: Some("a_b".into()), ..any() },
+        ListQuery { images: vec!["a_b".into()], ..any() },
+        ListQuery { images: vec!["a-b".into(), "B".into(), "nosuch".into()], ..any() },
         ListQuery { session_key: Some("key 4".into()), ..any() },
         ListQuery { labels: labels(&[("parity", "odd")]), ..any() },
         ListQuery { labels: labels(&[("parity", "odd"), ("third", "0")]), ..any() },
@@ -108,7 +109,7 @@ pub(super) async fn filters_narrow_and_the_counts_ignore_the_status(store: Share
         ListQuery {
             owner: Some("owner 0".into()),
             statuses: vec![Status::Ready],
-            image: Some("a".into()),
+            images: vec!["a".into()],
             labels: labels(&[("parity", "even")]),
             text: Some("ada".into()),
             ..any()

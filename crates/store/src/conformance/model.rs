@@ -31,7 +31,7 @@ fn passes(record: &SandboxRecord, query: &ListQuery) -> bool {
         && !query.statuses.contains(&Status::Destroyed);
     !hidden
         && equal(&query.owner, Some(&record.owner))
-        && equal(&query.image, Some(&record.image))
+        && (query.images.is_empty() || query.images.contains(&record.image))
         && equal(&query.session_key, record.session_key.as_deref())
         && query.labels.iter().all(|(name, value)| record.labels.get(name) == Some(value))
         && query.label.as_ref().is_none_or(|name| record.labels.contains_key(name))

@@ -10,6 +10,7 @@ import { Field, Input, Select } from "@/components/field";
 import { SidePanel } from "@/components/side-panel";
 import { Duration, Time } from "@/components/time";
 import { notify } from "@/components/toast";
+import { imageNames } from "@/lib/image-names";
 import { curl, quote } from "@/lib/shell";
 import { POOL } from "./query";
 
@@ -47,10 +48,9 @@ export function PoolSize({ row, onClose }: { row?: Schemas["PoolKeyItem"]; onClo
             {(props) => (
               <Select {...props} required value={image} onChange={(event) => setImage(event.target.value)}>
                 <option value="">choose one</option>
-                {known.data?.items.map((each) => {
-                  const name = each.tag ? `${each.name}:${each.tag}` : each.name;
-                  return <option key={each.id}>{name}</option>;
-                })}
+                {known.data?.items.flatMap(imageNames).map((name) => (
+                  <option key={name}>{name}</option>
+                ))}
               </Select>
             )}
           </Field>
@@ -84,7 +84,7 @@ export function PoolSize({ row, onClose }: { row?: Schemas["PoolKeyItem"]; onClo
           </Field>
         </div>
         {change.error && <ErrorNote what="The pool was not changed" error={change.error} />}
-        <div className="flex items-center gap-2">
+        <div className="flex flex-wrap items-center gap-2">
           <Button kind="primary" type="submit" disabled={!image || change.isPending}>
             Keep so many
           </Button>

@@ -14,6 +14,7 @@ import { Field, Input, inputClass, Select } from "@/components/field";
 import { PolicyFields } from "@/components/policy-fields";
 import { notify } from "@/components/toast";
 import type { Mode } from "@/lib/egress-policy";
+import { imageNames } from "@/lib/image-names";
 import { curl } from "@/lib/shell";
 import { asCli, bodyOf, EMPTY, type Form } from "./create-body";
 import { More } from "./create-more";
@@ -52,7 +53,11 @@ export function Create({ onClose }: { onClose: () => void }) {
     create.mutate(bodyOf(form));
   };
   const wanted = form.image || session.default_image;
-  const chosen = known.data?.items.find((image) => image.name === wanted || image.aliases.includes(wanted));
+  const ready = known.data?.items.filter((image) => image.status === "ready") ?? [];
+  const means = (image: Image, name: string) =>
+    imageNames(image).includes(name) || image.aliases.includes(name);
+  const named = (name: string) => ready.find((image) => means(image, name));
+  const chosen = named(wanted) ?? named(`${wanted}:latest`);
   const fields = create.error instanceof ApiError ? create.error.fields : {};
   const limit = (name: "memory_mb" | "cpu_cores" | "disk_mb" | "processes", label: string, unit: string) => {
     const { usual, most } = applying(name, chosen, session);
@@ -71,20 +76,27 @@ export function Create({ onClose }: { onClose: () => void }) {
       </Field>
     );
   };
+  const refused = chosen?.refusal ? `${wanted} ${chosen.refusal}` : undefined;
   const network = session.ceiling?.network;
   return (
     <form onSubmit={submit} aria-label="Create a sandbox" className="border-b bg-surface px-4 py-3">
       <div className="grid grid-cols-[repeat(auto-fill,minmax(11rem,1fr))] gap-x-4 gap-y-1">
-        <Field label="Image" error={fields.image} hint={`${session.default_image} where none is chosen`}>
+        <Field
+          label="Image"
+          error={refused ?? fields.image}
+          hint={`${session.default_image} where none is chosen`}
+        >
           {(props) => (
             <Select {...props} value={form.image} onChange={(event) => change({ image: event.target.value })}>
               <option value="">default</option>
-              {known.data?.items.map((image) => (
-                <option key={image.id} value={image.name} disabled={!image.active}>
-                  {image.name}
-                  {image.active ? "" : " (not for your key)"}
-                </option>
-              ))}
+              {ready.flatMap((image) =>
+                imageNames(image).map((name) => (
+                  <option key={name} value={name}>
+                    {name}
+                    {image.active ? "" : " (not for your key)"}
+                  </option>
+                )),
+              )}
             </Select>
           )}
         </Field>

@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
 import { images } from "@/api/queries";
 import { useSignedIn } from "@/api/session";
 import { Input, Select } from "@/components/field";
 import { cx } from "@/lib/cx";
 import { count } from "@/lib/format";
+import { imageNames } from "@/lib/image-names";
+import { useTyped } from "@/lib/use-typed";
 
 const STATUSES = ["creating", "running", "paused", "stopped", "dead"] as const;
 
@@ -20,6 +21,8 @@ export function Filters({ get, set, counts }: Props) {
   const status = get("status");
   const all = Object.values(counts).reduce((sum, one) => sum + one, 0);
   const found = useQuery(images());
+  const names = found.data?.items.flatMap(imageNames) ?? [];
+  const image = get("image");
   return (
     <div className="flex flex-wrap items-center gap-2 border-b px-4 py-2">
       <div role="group" aria-label="Status" className="flex flex-wrap gap-1">
@@ -49,14 +52,12 @@ export function Filters({ get, set, counts }: Props) {
       <Select
         aria-label="Image"
         className="w-auto! max-w-40"
-        value={get("image")}
+        value={image}
         onChange={(event) => set({ image: event.target.value })}
       >
         <option value="">Any image</option>
-        {found.data?.items.map((image) => (
-          <option key={image.id} value={image.name}>
-            {image.name}
-          </option>
+        {[...names, ...(image && !names.includes(image) ? [image] : [])].map((name) => (
+          <option key={name}>{name}</option>
         ))}
       </Select>
       <Search value={get("q")} onChange={(q) => set({ q })} />
@@ -90,15 +91,8 @@ function Choice({
   );
 }
 
-/** Waits for a pause in typing before it asks. */
 function Search({ value, onChange }: { value: string; onChange: (value: string) => void }) {
-  const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
-  useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onChange(text), 200);
-    return () => clearTimeout(timer);
-  }, [text, value, onChange]);
+  const [text, setText] = useTyped(value, onChange);
   return (
     <Input
       type="search"
