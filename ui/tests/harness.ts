@@ -198,6 +198,43 @@ export async function accessible(page: Page): Promise<void> {
   assert.deepEqual(said, [], page.url());
 }
 
+/** Fails where something is wider than the page as it is: what must be scrolled sideways to be read, and controls beyond the edge.
+ * Code, terminals, tables of values and rows of tabs scroll by themselves. */
+export async function fits(page: Page): Promise<void> {
+  const wide = await page.evaluate(async () => {
+    // What follows the size of the window is there after the second frame.
+    for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
+    const own =
+      "pre, textarea, .cm-scroller, .xterm, [role=region][tabindex='0'], nav[aria-label^='Parts of']";
+    const scrolls = (element: Element) =>
+      element === document.documentElement || /auto|scroll/.test(getComputedStyle(element).overflowX);
+    const cut = (element: Element) => {
+      const { right, width } = element.getBoundingClientRect();
+      return element.matches("button, input, select") && width > 1 && right > innerWidth + 1;
+    };
+    return [...document.querySelectorAll("*")]
+      .filter((element) => !element.closest(own) && element.checkVisibility())
+      .filter(
+        (element) => (scrolls(element) && element.scrollWidth > element.clientWidth + 1) || cut(element),
+      )
+      .map((element) => element.outerHTML.slice(0, 160));
+  });
+  assert.deepEqual(wide, [], `${page.url()} at ${page.viewportSize()?.width} px`);
+}
+
+/** Looks at the page as it is: accessible in both themes, and nothing too wide on a telephone. */
+export async function seen(page: Page): Promise<void> {
+  const size = page.viewportSize();
+  assert(size);
+  for (const colorScheme of ["dark", "light"] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await accessible(page);
+  }
+  await page.setViewportSize({ width: 375, height: size.height });
+  await fits(page);
+  await page.setViewportSize(size);
+}
+
 interface Violation {
   id: string;
   impact: string;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { fixture, KEY, PROGRAM } from "./harness.ts";
+import { fixture, KEY, PROGRAM, seen } from "./harness.ts";
 
 const f = fixture();
 
@@ -148,9 +148,13 @@ test("the form has every field of the API, and its command makes the same sandbo
 
 test("several sandboxes are paused and stopped at once, and the form says what applies", async () => {
   const key = await f.server.key("hal");
-  for (const name of ["one", "two"]) await f.server.create({ labels: { bulk: name }, memory_mb: 64 }, key);
+  const ids: string[] = [];
+  for (const name of ["one", "two"])
+    ids.push((await f.server.create({ labels: { bulk: name }, memory_mb: 64 }, key)).id);
   const { page } = await f.tab(key);
   const rows = page.getByRole("row").filter({ hasText: "bulk=" });
+  const bar = page.getByRole("toolbar", { name: "Chosen sandboxes" });
+  const chosen = rows.getByRole("checkbox", { checked: true });
   const all = async (verb: string, after: string) => {
     for (const row of await rows.all()) await row.getByRole("checkbox").check();
     await page.getByText("2 chosen").waitFor();
@@ -162,6 +166,31 @@ test("several sandboxes are paused and stopped at once, and the form says what a
     await rows.nth(1).getByText(after).waitFor();
   };
   await rows.nth(1).waitFor();
+
+  // What was chosen is not chosen any more in a list of others, nor when the first list is back.
+  await rows.nth(0).getByRole("checkbox").check();
+  await bar.getByText("1 chosen").waitFor();
+  await page.getByLabel("Search sandboxes").fill("bulk=one");
+  await bar.waitFor({ state: "detached" });
+  await page.getByLabel("Search sandboxes").fill("");
+  await rows.nth(1).waitFor();
+  assert.equal(await chosen.count(), 0);
+  // One that leaves the list by itself stays chosen, and the page says so before it is deleted.
+  await page.getByRole("button", { name: /^running/ }).click();
+  await page.waitForURL(/status=running/);
+  for (const row of await rows.all()) await row.getByRole("checkbox").check();
+  await f.server.ask("POST", `/api/v1/sandboxes/${ids[0]}/pause`, undefined, key);
+  await bar.getByText("2 chosen, 1 of them out of view").waitFor();
+  await bar.getByRole("button", { name: "Delete" }).click();
+  const dialog = page.getByRole("alertdialog", { name: "Delete 2 sandboxes?" });
+  await dialog.getByText("1 of them is out of view").waitFor();
+  await seen(page);
+  await dialog.getByRole("button", { name: "Keep" }).click();
+  await seen(page);
+  await f.server.ask("POST", `/api/v1/sandboxes/${ids[0]}/resume`, undefined, key);
+  await page.getByRole("button", { name: /^All/ }).click();
+  await rows.nth(1).waitFor();
+
   await all("Pause", "paused");
   await all("Stop", "stopped");
   await f.server.ask("PATCH", "/api/v1/settings/sandbox", { idle_timeout_seconds: 1234 });

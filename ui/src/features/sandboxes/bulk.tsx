@@ -22,7 +22,14 @@ function carryOut(verb: Verb, id: string): Promise<unknown> {
   return unwrap(api.DELETE("/api/v1/sandboxes/{id}", { params }));
 }
 
-export function Bulk({ chosen, onDone }: { chosen: ReadonlySet<string>; onDone: () => void }) {
+interface Props {
+  chosen: ReadonlySet<string>;
+  /** How many of them are in none of the rows in view: scrolled away, or no longer in the list. */
+  outOfView: number;
+  onDone: () => void;
+}
+
+export function Bulk({ chosen, outOfView, onDone }: Props) {
   const client = useQueryClient();
   const [left, setLeft] = useState(0);
   const [asking, setAsking] = useState(false);
@@ -51,13 +58,14 @@ export function Bulk({ chosen, onDone }: { chosen: ReadonlySet<string>; onDone: 
     onDone();
   };
   const busy = left > 0;
+  const hidden = outOfView > 0 ? `, ${outOfView} of them out of view` : "";
   return (
     <div
       role="toolbar"
       aria-label="Chosen sandboxes"
       className="flex flex-wrap items-center gap-2 border-b bg-raised px-4 py-1.5"
     >
-      <span className="text-sm">{busy ? `${left} left` : `${chosen.size} chosen`}</span>
+      <span className="text-sm">{busy ? `${left} left` : `${chosen.size} chosen${hidden}`}</span>
       <Button small disabled={busy} onClick={() => void run("pause")}>
         Pause
       </Button>
@@ -80,6 +88,7 @@ export function Bulk({ chosen, onDone }: { chosen: ReadonlySet<string>; onDone: 
         onConfirm={() => void run("delete")}
         onClose={() => setAsking(false)}
       >
+        {outOfView > 0 && `${outOfView} of them ${outOfView === 1 ? "is" : "are"} out of view. `}
         Their processes end, and all their files and snapshots are lost. Volumes that were attached stay.
       </Confirm>
     </div>

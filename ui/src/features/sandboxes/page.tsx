@@ -43,15 +43,30 @@ function asCommands(query: ListQuery, everyone: boolean) {
   };
 }
 
+/** The rows that are chosen. Another search, filter or order begins with none: what is done to them is done to rows that were
+ * seen together. */
+function useChosen(list: string) {
+  const [shown, setShown] = useState(list);
+  const [chosen, setChosen] = useState(NONE);
+  if (shown !== list) {
+    setShown(list);
+    setChosen(NONE);
+  }
+  return [shown === list ? chosen : NONE, setChosen] as const;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
 export default function Sandboxes() {
   useTitle("Sandboxes");
   const navigate = useNavigate();
   const { scope } = useSignedIn();
   const [get, set] = useAddress();
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const everyone = scope === "admin" && get("of") !== "me";
   const query = queryOf(get);
   const rows = useRows(query, everyone);
+  const [chosen, setChosen] = useChosen(JSON.stringify([query, everyone]));
+  const inView = new Set(rows.inView.map(({ id }) => id));
   const usages = useUsages(rows.inView);
   const mayWrite = scope !== "read_only";
   const creating = mayWrite && get("create") !== "";
@@ -81,7 +96,13 @@ export default function Sandboxes() {
       />
       {creating && <Create onClose={() => set({ create: "" })} />}
       <Filters get={get} set={set} counts={rows.counts} />
-      {chosen.size > 0 && mayWrite && <Bulk chosen={chosen} onDone={() => setChosen(new Set())} />}
+      {chosen.size > 0 && mayWrite && (
+        <Bulk
+          chosen={chosen}
+          outOfView={[...chosen].filter((id) => !inView.has(id)).length}
+          onDone={() => setChosen(new Set())}
+        />
+      )}
       {rows.error !== undefined && (
         <div className="p-4">
           <ErrorNote what="The sandboxes cannot be listed" error={rows.error} retry={rows.retry} />
