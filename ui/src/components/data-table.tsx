@@ -35,7 +35,8 @@ export function parse(text: string, separator: string, most: number): string[][]
 export function DataTable({ text, separator }: { text: string; separator: string }) {
   const [head = [], ...rows] = useMemo(() => parse(text, separator, ROWS + 1), [text, separator]);
   return (
-    <div className="h-full overflow-auto">
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+    <div className="h-full overflow-auto" role="region" aria-label="Table" tabIndex={0}>
       <table className="border-collapse text-xs">
         <thead>
           <tr className="sticky top-0 bg-raised text-left">

@@ -123,7 +123,13 @@ function Beginning({ sandbox, file, data, text }: Props & { data: Uint8Array; te
           Download
         </a>
       </p>
-      <pre className="min-h-0 flex-1 overflow-auto p-3 font-mono text-xs">{shown}</pre>
+      <pre
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+        tabIndex={0}
+        className="min-h-0 flex-1 overflow-auto p-3 font-mono text-xs"
+      >
+        {shown}
+      </pre>
     </div>
   );
 }

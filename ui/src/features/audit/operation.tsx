@@ -42,7 +42,11 @@ function Details({ entry }: { entry: Entry }) {
   return (
     <>
       {entry.detail && (
-        <pre className="max-h-64 overflow-auto rounded border bg-surface p-2 font-mono text-xs break-words whitespace-pre-wrap">
+        <pre
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+          tabIndex={0}
+          className="max-h-64 overflow-auto rounded border bg-surface p-2 font-mono text-xs break-words whitespace-pre-wrap"
+        >
           {visible(entry.detail)}
           {entry.detail_length > entry.detail.length && `\n… ${bytes(entry.detail_length)} in all`}
         </pre>

@@ -16,7 +16,7 @@ const COLUMNS: Column<Build>[] = [
   {
     key: "name",
     title: "Image",
-    width: "minmax(8rem, 1fr)",
+    width: "minmax(7rem, 1fr)",
     cell: (build) => <span className="font-mono text-xs">{fullName(build)}</span>,
   },
   { key: "source", title: "From", width: "minmax(6rem, 1fr)", wide: true, cell: (build) => build.source },

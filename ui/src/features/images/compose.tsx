@@ -57,7 +57,7 @@ export function Compose({ canBuild }: { canBuild: boolean }) {
       {shown?.map(({ name, items }) => (
         <section key={name} className="border-t px-3 py-2 first:border-t-0">
           <h3 className="mb-1 text-xs text-muted">{name}</h3>
-          <ul className="grid gap-x-4 md:grid-cols-2 xl:grid-cols-3">
+          <ul className="grid grid-cols-1 gap-x-4 md:grid-cols-2 xl:grid-cols-3">
             {items.map((each) => (
               <li key={keyOf(each)}>
                 <label className="flex min-h-7 items-center gap-2">

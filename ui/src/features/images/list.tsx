@@ -24,10 +24,10 @@ const COLUMNS: Column<Image>[] = [
   {
     key: "name",
     title: "Image",
-    width: "minmax(9rem, 1fr)",
+    width: "minmax(8rem, 1fr)",
     cell: (image) => <span className="font-mono text-xs">{fullName(image)}</span>,
   },
-  { key: "origin", title: "Made by", width: "7rem", cell: (image) => ORIGINS[image.origin] },
+  { key: "origin", title: "Made by", width: "6rem", cell: (image) => ORIGINS[image.origin] },
   {
     key: "state",
     title: "State",

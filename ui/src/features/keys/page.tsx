@@ -21,7 +21,7 @@ import { KeyState } from "./state";
 type Key = Schemas["KeyItem"];
 
 const COLUMNS: Column<Key>[] = [
-  { key: "name", title: "Name", width: "minmax(8rem, 1fr)", cell: (key) => key.name },
+  { key: "name", title: "Name", width: "minmax(7rem, 1fr)", cell: (key) => key.name },
   {
     key: "prefix",
     title: "Begins with",

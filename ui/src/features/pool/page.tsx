@@ -39,7 +39,7 @@ const COLUMNS: Column<Row>[] = [
   {
     key: "ready",
     title: "Ready",
-    width: "7rem",
+    width: "6rem",
     cell: (row) => (
       <Mark tone={row.ready >= row.target ? "works" : row.failures > 0 && row.ready === 0 ? "lost" : "waits"}>
         {row.ready} of {row.target}

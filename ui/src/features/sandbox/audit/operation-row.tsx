@@ -53,7 +53,11 @@ function OperationDetails({ operation }: { operation: Operation }) {
   const exec = execOf(operation);
   return (
     <div className="flex flex-col gap-2 px-3 pb-3 pl-9 text-xs">
-      <pre className="max-h-48 overflow-auto font-mono break-words whitespace-pre-wrap">
+      <pre
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+        tabIndex={0}
+        className="max-h-48 overflow-auto font-mono break-words whitespace-pre-wrap"
+      >
         {visible(operation.detail)}
       </pre>
       <Facts>

@@ -85,7 +85,11 @@ function CellOutput({ cell }: { cell: Cell }) {
   return (
     <div className="flex flex-col gap-2 border-t p-2 pl-14" role="log" aria-label="Result of the cell">
       {output.length > 0 && (
-        <pre className="max-h-96 overflow-auto font-mono text-xs break-words whitespace-pre-wrap">
+        <pre
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+          tabIndex={0}
+          className="max-h-96 overflow-auto font-mono text-xs break-words whitespace-pre-wrap"
+        >
           {output.map((piece, at) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: pieces are only added at the end
             <span key={at} className={cx(piece.stream === "stderr" && "text-warn")}>
