@@ -1,7 +1,7 @@
 // The commands of a sandbox: output that streams, read again from a byte, what a command changed, and running it again.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fixture, KEY } from "./harness.ts";
+import { fixture, KEY, seen } from "./harness.ts";
 
 const f = fixture();
 
@@ -24,6 +24,7 @@ test("a command streams, can be read again from any byte, and names its files", 
   assert.equal(await output.textContent(), "first\nlast\n");
   await page.getByText("exit 0").waitFor();
   await page.getByRole("link", { name: "made.txt" }).waitFor();
+  await seen(page);
 
   await page.getByLabel("From byte").fill("6");
   await output.getByText(/^last\s*$/).waitFor();

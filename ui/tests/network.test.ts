@@ -1,7 +1,7 @@
 // What a sandbox may reach: a refused host is allowed with one click, under the command that asked for it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fixture, KEY } from "./harness.ts";
+import { fixture, KEY, seen } from "./harness.ts";
 
 const f = fixture();
 
@@ -32,6 +32,7 @@ test("a refusal shows under its command and is allowed with one click", async ()
   assert.deepEqual(policy.allow, ["known.invalid", "wanted.invalid:8080"]);
   await ask();
   await page.locator("span").getByText("allowed", { exact: true }).waitFor();
+  await seen(page);
 });
 
 test("the policy is changed in the form, and a wrong entry says so", async () => {
@@ -48,6 +49,12 @@ test("the policy is changed in the form, and a wrong entry says so", async () =>
   const { policy } = await f.server.ask<Info>("GET", `/api/v1/sandboxes/${id}/egress`);
   assert.equal(policy.mode, "allowlist");
   assert.deepEqual(policy.allow, ["api.example.com", "*.example.org:443"]);
+  await page.locator("form").getByRole("button", { name: "Copy as" }).click();
+  await page.getByRole("menuitem", { name: "CLI" }).click();
+  assert.equal(
+    await page.evaluate(() => navigator.clipboard.readText()),
+    `atoll egress set ${id} --mode allowlist --allow api.example.com --allow '*.example.org:443'`,
+  );
 });
 
 test("a port has a preview link that opens the page until it is revoked", async () => {
@@ -68,6 +75,7 @@ test("a port has a preview link that opens the page until it is revoked", async 
   const opened = await page.context().newPage();
   await opened.goto(link);
   await opened.getByRole("link", { name: "page.txt" }).waitFor();
+  await seen(page);
   // The page that is made anew has the link in its list, and no address of it; revoked, it opens nothing.
   await page.reload();
   const links = page.getByRole("list", { name: "Preview links" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { fixture, KEY } from "./harness.ts";
+import { fixture, KEY, seen } from "./harness.ts";
 
 const f = fixture();
 
@@ -72,6 +72,7 @@ test("a cell shows text and a picture; variables go back to a checkpoint", async
   assert.match(command, new RegExp(`^atoll run-code ${id} --kernel [0-9a-f-]+ -- 'n = n \\* 100; n'$`));
   await kernel.selectOption(before);
   await (await run(page, "n + 1")).getByText("42").waitFor();
+  await seen(page);
 });
 
 test("a cell that does not end is interrupted, and an error shows where it was", async () => {

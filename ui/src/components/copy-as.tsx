@@ -1,5 +1,6 @@
 import { Menu } from "@base-ui/react/menu";
 import { Check, Copy, Terminal } from "lucide-react";
+import { Fragment } from "react";
 import { useCopy } from "@/lib/use-copy";
 import { buttonClass } from "./button";
 import { MenuItem, MenuPopup } from "./menu";
@@ -22,8 +23,20 @@ export function CopyLine({ text }: { text: string }) {
   );
 }
 
-/** What this page shows or does, as a command of the CLI and as curl. `small`: without words, where there is little room. */
-export function CopyAs({ cli, curl, small = false }: { cli?: string; curl: string; small?: boolean }) {
+export interface Command {
+  cli?: string;
+  curl?: string;
+}
+
+interface Props extends Command {
+  /** Further commands, by what they do. */
+  more?: Record<string, Command | false>;
+  /** Without words, where there is little room. */
+  small?: boolean;
+}
+
+/** What this page shows or does, as a command of the CLI and as curl, where there is one. */
+export function CopyAs({ cli, curl, more = {}, small = false }: Props) {
   const [copied, copy] = useCopy();
   return (
     <Menu.Root>
@@ -33,7 +46,16 @@ export function CopyAs({ cli, curl, small = false }: { cli?: string; curl: strin
       </Menu.Trigger>
       <MenuPopup>
         {cli && <MenuItem onClick={() => copy(cli)}>CLI</MenuItem>}
-        <MenuItem onClick={() => copy(curl)}>curl</MenuItem>
+        {curl && <MenuItem onClick={() => copy(curl)}>curl</MenuItem>}
+        {Object.entries(more).map(
+          ([title, command]) =>
+            command && (
+              <Fragment key={title}>
+                {command.cli && <MenuItem onClick={() => copy(command.cli ?? "")}>{title}: CLI</MenuItem>}
+                {command.curl && <MenuItem onClick={() => copy(command.curl ?? "")}>{title}: curl</MenuItem>}
+              </Fragment>
+            ),
+        )}
       </MenuPopup>
     </Menu.Root>
   );

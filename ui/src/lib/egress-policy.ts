@@ -1,5 +1,6 @@
 // An egress policy as forms edit it. Entries that allow single requests are JSON in a line, as the API writes them.
 import type { components } from "@/api/schema";
+import { quote } from "./shell";
 
 type Policy = components["schemas"]["EgressPolicy"];
 type Entry = components["schemas"]["EgressEntry"];
@@ -53,6 +54,21 @@ export function draftOf(policy: Policy): PolicyDraft {
     presets: policy.presets ?? [],
     limits: Object.fromEntries(limits),
   };
+}
+
+/** The words of a command after the mode; nothing where rules are of single requests, which have no flag. */
+export function policyWords(draft: PolicyDraft): string[] | undefined {
+  const rules = draft.mode === "none" ? [] : linesOf(`${draft.allow}\n${draft.deny}`);
+  if (rules.some((rule) => rule.startsWith("{"))) return undefined;
+  const words: string[] = [];
+  const add = (flag: string, value: string) => words.push(flag, quote(value));
+  if (draft.mode !== "none") {
+    for (const line of linesOf(draft.allow)) add("--allow", line);
+    for (const line of linesOf(draft.deny)) add("--deny", line);
+  }
+  for (const name of draft.mode === "allowlist" ? draft.presets : []) add("--preset", name);
+  for (const [name, value] of boundsOf(draft)) add("--limit", `${name}=${value.trim()}`);
+  return words;
 }
 
 export function policyOf(draft: PolicyDraft): Policy {

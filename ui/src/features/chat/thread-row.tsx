@@ -13,6 +13,7 @@ import { MenuItem, MenuPopup } from "@/components/menu";
 import { Time } from "@/components/time";
 import { notify } from "@/components/toast";
 import { cx } from "@/lib/cx";
+import { useAddress } from "@/lib/use-address";
 import { keepDraft } from "@/lib/use-draft";
 import { titleOf } from "./text";
 
@@ -26,7 +27,12 @@ export function ThreadRow({ thread, isCurrent, readOnly }: Props) {
   const [naming, setNaming] = useState(false);
   const [removing, setRemoving] = useState(false);
   const title = titleOf(thread);
-  const to = `/chat/${thread.thread_id}`;
+  const [at] = useAddress();
+  // The search stays as it is.
+  const to = {
+    pathname: `/chat/${thread.thread_id}`,
+    search: at("q") && `?${new URLSearchParams({ q: at("q") })}`,
+  };
   return (
     <li className={cx("group flex items-center rounded hover:bg-raised", isCurrent && "bg-raised")}>
       {naming ? (

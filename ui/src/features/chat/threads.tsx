@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Plus, X } from "lucide-react";
-import { useEffect, useState } from "react";
+import { useEffect } from "react";
 import { Link, useParams } from "react-router";
 import { useSignedIn } from "@/api/session";
 import { Button, buttonClass } from "@/components/button";
@@ -8,6 +8,8 @@ import { ErrorNote } from "@/components/error-note";
 import { Input } from "@/components/field";
 import { Loading } from "@/components/page";
 import { cx } from "@/lib/cx";
+import { useAddress } from "@/lib/use-address";
+import { useTyped } from "@/lib/use-typed";
 import { threads } from "./queries";
 import { titleOf } from "./text";
 import { ThreadRow } from "./thread-row";
@@ -16,7 +18,8 @@ export function Threads({ open, onClose }: { open: boolean; onClose: () => void 
   const { thread: current } = useParams();
   const readOnly = useSignedIn().scope === "read_only";
   const list = useInfiniteQuery(threads());
-  const [search, setSearch] = useState("");
+  const [at, go] = useAddress();
+  const [search, setSearch] = useTyped(at("q"), (q) => go({ q }));
   const wanted = search.trim().toLowerCase();
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = list;
   // The server finds no words in titles, so all of them are read to look through.

@@ -17,6 +17,25 @@ type Verb = "pause" | "resume" | "stop";
 
 const SAID: Record<Verb, string> = { pause: "paused", resume: "resumed", stop: "stopped" };
 
+function commands(id: string) {
+  const path = `/api/v1/sandboxes/${id}`;
+  return {
+    cli: `atoll inspect ${id}`,
+    curl: curl("GET", path),
+    more: {
+      Pause: { cli: `atoll pause ${id}`, curl: curl("POST", `${path}/pause`) },
+      Resume: { cli: `atoll resume ${id}`, curl: curl("POST", `${path}/resume`) },
+      Stop: { cli: `atoll stop ${id}`, curl: curl("POST", `${path}/stop`) },
+      Fork: { cli: `atoll fork ${id}`, curl: curl("POST", `${path}/fork`, {}) },
+      Download: {
+        cli: `atoll export ${id} -o ${id}.tar`,
+        curl: `${curl("GET", `${path}/export`)} -o ${id}.tar`,
+      },
+      Delete: { cli: `atoll rm ${id}`, curl: curl("DELETE", path) },
+    },
+  };
+}
+
 export function Actions({ sandbox }: { sandbox: Schemas["Sandbox"] }) {
   const { id, status } = sandbox;
   const client = useQueryClient();
@@ -48,9 +67,9 @@ export function Actions({ sandbox }: { sandbox: Schemas["Sandbox"] }) {
     },
     meta: { failed: "The sandbox was not deleted" },
   });
-  const copy = <CopyAs cli={`atoll inspect ${id}`} curl={curl("GET", `/api/v1/sandboxes/${id}`)} />;
-  if (status === "destroyed") return copy;
   const alive = status === "running" || status === "paused";
+  const copy = <CopyAs {...commands(id)} />;
+  if (status === "destroyed") return copy;
   const verb = (name: Verb, title: string) => (
     <Button small disabled={change.isPending} onClick={() => change.mutate(name)}>
       {title}

@@ -1,6 +1,6 @@
 // The create form as a request, and as a command.
 import type { Schemas } from "@/api/client";
-import { boundsOf, linesOf, NOTHING, type PolicyDraft, policyOf } from "@/lib/egress-policy";
+import { linesOf, NOTHING, policyOf, policyWords } from "@/lib/egress-policy";
 import { quote } from "@/lib/shell";
 
 type Body = Schemas["CreateBody"];
@@ -105,20 +105,12 @@ export function bodyOf(form: Form): Body {
   return JSON.parse(JSON.stringify(body)) as Body;
 }
 
-function addPolicy(add: (flag: string, value: string) => void, egress: PolicyDraft) {
-  add("--egress-mode", egress.mode);
-  for (const line of linesOf(egress.allow)) add("--allow", line);
-  for (const line of linesOf(egress.deny)) add("--deny", line);
-  for (const name of egress.mode === "allowlist" ? egress.presets : []) add("--preset", name);
-  for (const [name, value] of boundsOf(egress)) add("--limit", `${name}=${value.trim()}`);
-}
-
 /** Nothing where there are secrets, which are not for the list of a machine's processes, or rules of single requests,
  * which have no flag. */
 export function asCli(form: Form): string | undefined {
   const { egress } = form;
-  const rules = egress.mode === "none" ? [] : linesOf(`${egress.allow}\n${egress.deny}`);
-  if (form.secrets.trim() || rules.some((rule) => rule.startsWith("{"))) return undefined;
+  const policy = policyWords(egress);
+  if (form.secrets.trim() || !policy) return undefined;
   const words = ["atoll", "create"];
   const add = (flag: string, value: string, unit = "") =>
     value.trim() && words.push(flag, quote(value.trim() + unit));
@@ -131,7 +123,7 @@ export function asCli(form: Form): string | undefined {
   add("--idle-timeout", form.idle_timeout_seconds, "s");
   add("--max-lifetime", form.max_lifetime_seconds, "s");
   if (form.network) words.push("--network");
-  if (egress.mode !== "none") addPolicy(add, egress);
+  if (egress.mode !== "none") words.push("--egress-mode", egress.mode, ...policy);
   add("--session-key", form.session_key);
   add("--auto-snapshot", form.auto_snapshot);
   for (const [name, value] of Object.entries(pairs(form.labels))) add("--label", `${name}=${value}`);

@@ -26,6 +26,10 @@ interface Props {
 
 const same = (a: Item, b: Item) => a.modified_at === b.modified_at && a.size === b.size;
 
+/** The page and the file of an address. */
+const placeOf = ({ pathname, search }: { pathname: string; search: string }) =>
+  `${pathname} ${new URLSearchParams(search).get("path")}`;
+
 /** Another program changed the file; nothing was written. */
 class Conflict extends Error {}
 
@@ -53,7 +57,10 @@ export function FileEditor({ sandbox, opened, now, text, onOpened }: Props) {
     },
     meta: {},
   });
-  const blocker = useBlocker(dirty);
+  // Another view of the same file keeps what was typed.
+  const blocker = useBlocker(
+    ({ currentLocation: here, nextLocation: next }) => dirty && placeOf(here) !== placeOf(next),
+  );
   useEffect(() => {
     if (!dirty) return;
     const hold = (event: BeforeUnloadEvent) => event.preventDefault();

@@ -12,6 +12,7 @@ import { Bytes, Time } from "@/components/time";
 import { fileUrl } from "@/lib/paths";
 import { visible } from "@/lib/plain-text";
 import { curl, quote } from "@/lib/shell";
+import { useAddress } from "@/lib/use-address";
 import { Change } from "./change";
 import { FileEditor } from "./file-editor";
 import type { Item } from "./queries";
@@ -24,7 +25,8 @@ interface Props {
 }
 
 export function FilePage({ sandbox, file, readOnly, onShow }: Props) {
-  const [history, setHistory] = useState(false);
+  const [at, go] = useAddress();
+  const history = at("history") !== "";
   // What the editor began with. A change inside is shown beside it and does not replace what is being typed.
   const [opened, setOpened] = useState(file);
   return (
@@ -42,7 +44,7 @@ export function FilePage({ sandbox, file, readOnly, onShow }: Props) {
           small
           icon={<History size={14} />}
           aria-expanded={history}
-          onClick={() => setHistory(!history)}
+          onClick={() => go({ history: history ? "" : "1" })}
         >
           History
         </Button>

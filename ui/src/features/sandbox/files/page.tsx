@@ -1,14 +1,14 @@
 // The files of a sandbox: a tree beside the folder or file that the address names.
 import { useQuery } from "@tanstack/react-query";
-import { useDeferredValue, useState } from "react";
-import { useSearchParams } from "react-router";
 import { sandbox as sandboxQuery } from "@/api/queries";
 import { useSignedIn } from "@/api/session";
 import { ErrorNote } from "@/components/error-note";
 import { Loading } from "@/components/page";
 import { folderOf, join, WORKSPACE } from "@/lib/paths";
 import { visibleLine } from "@/lib/plain-text";
+import { useAddress } from "@/lib/use-address";
 import { usePresent } from "@/lib/use-present";
+import { useTyped } from "@/lib/use-typed";
 import { useSandboxId } from "../queries";
 import { FilePage } from "./file-page";
 import { Found } from "./find";
@@ -19,17 +19,17 @@ import { Uploads, useUploads } from "./uploads";
 
 export default function Files() {
   const id = useSandboxId();
-  const [search, setSearch] = useSearchParams();
-  const path = search.get("path") ?? WORKSPACE;
+  const [at, go] = useAddress();
+  const path = at("path") || WORKSPACE;
   const readOnly = useSignedIn().scope === "read_only";
   const running = useQuery(sandboxQuery(id)).data?.status === "running";
   const shown = useQuery(stat(id, path));
   const uploads = useUploads(id);
-  const [text, setText] = useState("");
-  const wanted = useDeferredValue(text.trim());
+  const [text, setText] = useTyped(at("find"), (find) => go({ find }));
+  const wanted = at("find").trim();
   // Watching keeps the sandbox awake.
   useWatch(id, usePresent() && running);
-  const show = (next: string) => setSearch(next === WORKSPACE ? {} : { path: next });
+  const show = (next: string) => go({ path: next === WORKSPACE ? "" : next, history: "" }, true);
   const here = shown.data;
   return (
     <div className="flex min-h-0 flex-1">

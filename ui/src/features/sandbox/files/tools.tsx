@@ -5,8 +5,10 @@ import { useRef, useState } from "react";
 import { api, send, unwrap } from "@/api/client";
 import { refreshSandbox } from "@/api/queries";
 import { Button, buttonClass } from "@/components/button";
+import { CopyAs } from "@/components/copy-as";
 import { Input } from "@/components/field";
 import { archiveUrl, fileUrl, join, nameOf, WORKSPACE } from "@/lib/paths";
+import { curl, quote } from "@/lib/shell";
 import { Change } from "./change";
 import { present } from "./queries";
 import type { Chosen } from "./uploads";
@@ -39,16 +41,17 @@ export function Tools({ sandbox, path, readOnly, onShow, onChosen }: Props) {
     },
     meta: { failed: "It was not made" },
   });
+  const archive = `${nameOf(path) === "/" ? "root" : nameOf(path)}.tar`;
   return (
     <div className="flex flex-wrap items-center gap-1 border-b px-3 py-1">
-      <a
-        className={buttonClass("quiet", true)}
-        href={archiveUrl(sandbox, path)}
-        download={`${nameOf(path) === "/" ? "root" : nameOf(path)}.tar`}
-      >
+      <a className={buttonClass("quiet", true)} href={archiveUrl(sandbox, path)} download={archive}>
         <Download size={14} />
         Download as tar
       </a>
+      <CopyAs
+        cli={`atoll cp ${quote(`${sandbox}:${path}`)} .`}
+        curl={`${curl("GET", archiveUrl(sandbox, path))} -o ${quote(archive)}`}
+      />
       {!readOnly && (
         <>
           <Button kind="quiet" small icon={<Upload size={14} />} onClick={() => picker.current?.click()}>

@@ -2,13 +2,12 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import { useCallback, useRef, useState } from "react";
-import { PROOF } from "@/api/client";
-import { errorOf, unreachable } from "@/api/errors";
 import { refreshSandbox } from "@/api/queries";
 import { Button } from "@/components/button";
 import { bytes } from "@/lib/format";
 import { fileUrl, join } from "@/lib/paths";
 import { visibleLine } from "@/lib/plain-text";
+import { upload } from "@/lib/upload";
 
 /** A file to upload, and its path below the folder that it was dropped on. */
 export interface Chosen {
@@ -50,29 +49,6 @@ async function filesOf(entry: FileSystemEntry, above: string): Promise<Chosen[]>
   }
 }
 
-function put(url: string, file: File, onSent: (sent: number) => void, signal: AbortSignal): Promise<void> {
-  return new Promise((done, fail) => {
-    const request = new XMLHttpRequest();
-    request.open("PUT", url);
-    for (const [name, value] of Object.entries(PROOF)) request.setRequestHeader(name, value);
-    request.upload.onprogress = (event) => onSent(event.loaded);
-    request.onerror = () => fail(unreachable());
-    request.onabort = () => fail(new Error("it was cancelled"));
-    request.onload = () => {
-      if (request.status < 300) return done();
-      let body: unknown;
-      try {
-        body = JSON.parse(request.responseText);
-      } catch {
-        body = undefined;
-      }
-      fail(errorOf(request.status, body));
-    };
-    signal.addEventListener("abort", () => request.abort());
-    request.send(file);
-  });
-}
-
 let last = 0;
 
 export function useUploads(sandbox: string) {
@@ -94,7 +70,12 @@ export function useUploads(sandbox: string) {
       if (signal.aborted) continue;
       change(key, { state: "runs" });
       try {
-        await put(fileUrl(sandbox, path), file, (sent) => change(key, { sent }), signal);
+        await upload(fileUrl(sandbox, path), {
+          method: "PUT",
+          body: file,
+          onSent: (sent) => change(key, { sent }),
+          signal,
+        });
         change(key, { state: "done", sent: file.size });
       } catch (error) {
         change(key, { state: "failed", error: error instanceof Error ? error.message : String(error) });

@@ -5,12 +5,14 @@ import { api, type Schemas, unwrap } from "@/api/client";
 import { asApiError } from "@/api/errors";
 import { refreshSandbox } from "@/api/queries";
 import { Button } from "@/components/button";
+import { CopyAs } from "@/components/copy-as";
 import { ErrorNote } from "@/components/error-note";
 import { Field, Select } from "@/components/field";
 import { Panel } from "@/components/page";
 import { PolicyFields } from "@/components/policy-fields";
 import { notify } from "@/components/toast";
-import { draftOf, MODES, type Mode, policyOf } from "@/lib/egress-policy";
+import { draftOf, MODES, type Mode, policyOf, policyWords } from "@/lib/egress-policy";
+import { curl } from "@/lib/shell";
 
 interface Props {
   sandbox: string;
@@ -31,6 +33,7 @@ export function PolicyForm({ sandbox, info, readOnly }: Props) {
       return refreshSandbox(client, sandbox);
     },
   });
+  const words = policyWords(draft);
   const fields = save.error ? asApiError(save.error).fields : {};
   return (
     <Panel title="Policy">
@@ -64,9 +67,15 @@ export function PolicyForm({ sandbox, info, readOnly }: Props) {
         </fieldset>
         {save.error && <ErrorNote what="The policy was not changed" error={save.error} />}
         {!readOnly && (
-          <Button type="submit" kind="primary" className="self-start" disabled={save.isPending}>
-            Apply
-          </Button>
+          <div className="flex items-center gap-2">
+            <Button type="submit" kind="primary" disabled={save.isPending}>
+              Apply
+            </Button>
+            <CopyAs
+              cli={words && [`atoll egress set ${sandbox} --mode ${draft.mode}`, ...words].join(" ")}
+              curl={curl("PUT", `/api/v1/sandboxes/${sandbox}/egress`, policyOf(draft))}
+            />
+          </div>
         )}
       </form>
     </Panel>

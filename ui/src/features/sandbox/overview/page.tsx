@@ -63,7 +63,7 @@ function Facts({ sandbox }: { sandbox: Schemas["Sandbox"] }) {
       <Fact name="Last used">
         <Time at={sandbox.last_activity_at} suffix=" ago" />
       </Fact>
-      <Fact name="Stops when idle for">{duration(sandbox.idle_timeout_seconds * 1000)}</Fact>
+      <Fact name="Paused when idle for">{duration(sandbox.idle_timeout_seconds * 1000)}</Fact>
       {sandbox.max_lifetime_seconds != null && (
         <Fact name="Lives at most">{duration(sandbox.max_lifetime_seconds * 1000)}</Fact>
       )}

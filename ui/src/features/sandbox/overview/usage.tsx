@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { outcome } from "@/components/command-row";
 import { ErrorNote } from "@/components/error-note";
 import { Loading, Panel } from "@/components/page";
 import { bytes, duration } from "@/lib/format";
 import { visible } from "@/lib/plain-text";
-import { metrics, useExecs } from "../queries";
+import { metrics, operations } from "../queries";
 import { Chart, type Mark } from "./chart";
 
 const cores = (value: number) => `${value.toFixed(value < 0.1 ? 3 : 2)} cores`;
@@ -13,7 +12,8 @@ const cores = (value: number) => `${value.toFixed(value < 0.1 ? 3 : 2)} cores`;
 /** CPU, memory and disk of the last hour, with a mark where each command began. */
 export function Usage({ sandbox, cpuLimit }: { sandbox: string; cpuLimit: number }) {
   const { data, error } = useQuery(metrics(sandbox));
-  const commands = useExecs(sandbox);
+  // The audit trail knows commands of earlier starts too, and is read without waking a sandbox that is paused.
+  const commands = useQuery(operations(sandbox));
   const series = useMemo(() => {
     const history = data?.history ?? [];
     const all = data?.now ? [...history, data.now] : history;
@@ -27,10 +27,10 @@ export function Usage({ sandbox, cpuLimit }: { sandbox: string; cpuLimit: number
   const marks = useMemo(
     () =>
       (commands.data ?? []).map(
-        (exec): Mark => ({
-          at: new Date(exec.started_at).getTime() / 1000,
-          label: visible(exec.command).slice(0, 60),
-          bad: outcome(exec).bad,
+        ({ at, detail, ended }): Mark => ({
+          at: new Date(at).getTime() / 1000,
+          label: visible(detail).slice(0, 60),
+          bad: ended != null && ended.outcome !== "ok",
         }),
       ),
     [commands.data],

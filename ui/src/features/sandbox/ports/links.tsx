@@ -4,13 +4,14 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ExternalLink } from "lucide-react";
 import { api, type Schemas, unwrap } from "@/api/client";
 import { Button, buttonClass } from "@/components/button";
-import { CopyLine } from "@/components/copy-as";
+import { CopyAs, CopyLine } from "@/components/copy-as";
 import { ErrorNote } from "@/components/error-note";
 import { shortId } from "@/components/id";
 import { Panel } from "@/components/page";
 import { Time } from "@/components/time";
 import { notify } from "@/components/toast";
 import { duration } from "@/lib/format";
+import { curl } from "@/lib/shell";
 import { useNow } from "@/lib/use-now";
 import { previewTokens } from "../queries";
 
@@ -72,6 +73,7 @@ function LinkRow({ sandbox, link, made, left, readOnly }: RowProps) {
     onSettled: () => client.invalidateQueries(previewTokens(sandbox)),
     meta: { failed: "The link was not revoked" },
   });
+  const path = `/api/v1/sandboxes/${sandbox}/preview-tokens`;
   const url = made?.host_url ?? made?.url;
   return (
     <li className="flex min-h-9 flex-wrap items-center gap-2 border-b px-3 py-1 last:border-b-0">
@@ -89,6 +91,18 @@ function LinkRow({ sandbox, link, made, left, readOnly }: RowProps) {
           <ExternalLink size={14} />
           Open
         </a>
+      )}
+      {!readOnly && (
+        <CopyAs
+          small
+          more={{
+            Revoke: {
+              cli: `atoll preview ${sandbox} --revoke ${link.id}`,
+              curl: curl("DELETE", `${path}/${link.id}`),
+            },
+            List: { cli: `atoll preview ${sandbox} --list`, curl: curl("GET", path) },
+          }}
+        />
       )}
       {!readOnly && (
         <Button

@@ -6,11 +6,12 @@ import { api, unwrap } from "@/api/client";
 import { sandbox as sandboxQuery } from "@/api/queries";
 import { useSignedIn } from "@/api/session";
 import { Button } from "@/components/button";
-import { CopyLine } from "@/components/copy-as";
+import { CopyAs, CopyLine } from "@/components/copy-as";
 import { Empty } from "@/components/empty";
 import { ErrorNote } from "@/components/error-note";
 import { Select } from "@/components/field";
 import { Loading, Panel } from "@/components/page";
+import { curl } from "@/lib/shell";
 import { previewTokens, useSandboxId } from "../queries";
 import { Links, type MadeLink } from "./links";
 
@@ -101,9 +102,16 @@ export default function Ports() {
               <CopyLine text={`atoll port-forward ${id} ${port}`} />
               <span className="flex-1" />
               {!readOnly && (
-                <Button small disabled={make.isPending} onClick={() => make.mutate(port)}>
-                  Make a preview link
-                </Button>
+                <>
+                  <Button small disabled={make.isPending} onClick={() => make.mutate(port)}>
+                    Make a preview link
+                  </Button>
+                  <CopyAs
+                    small
+                    cli={`atoll preview ${id} ${port} --ttl ${life}s`}
+                    curl={curl("POST", `/api/v1/sandboxes/${id}/preview-tokens`, { port, ttl_seconds: life })}
+                  />
+                </>
               )}
             </li>
           ))}

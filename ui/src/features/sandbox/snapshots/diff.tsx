@@ -1,12 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Link } from "react-router";
 import { api, type Schemas, unwrap } from "@/api/client";
+import { CopyAs } from "@/components/copy-as";
 import { ErrorNote } from "@/components/error-note";
 import { Select } from "@/components/field";
 import { shortId } from "@/components/id";
 import { Bytes } from "@/components/time";
 import { visibleLine } from "@/lib/plain-text";
+import { curl } from "@/lib/shell";
+import { useAddress } from "@/lib/use-address";
 
 type Snapshot = Schemas["SnapshotItem"];
 
@@ -14,7 +16,8 @@ const SIGNS = { created: "+", modified: "~", deleted: "−" };
 
 /** The files that differ between a snapshot and now, or another snapshot. */
 export function Diff({ snapshot, others }: { snapshot: Snapshot; others: Snapshot[] }) {
-  const [to, setTo] = useState("now");
+  const [at, go] = useAddress();
+  const to = at("to") || "now";
   const { sandbox_id: sandbox, id } = snapshot;
   const { data, error, isFetching } = useQuery({
     queryKey: ["sandbox", sandbox, "diff", id, to],
@@ -33,7 +36,7 @@ export function Diff({ snapshot, others }: { snapshot: Snapshot; others: Snapsho
         <Select
           aria-label="Compare with"
           value={to}
-          onChange={(event) => setTo(event.target.value)}
+          onChange={(event) => go({ to: event.target.value === "now" ? "" : event.target.value })}
           className="h-7 w-auto max-w-60 text-xs"
         >
           <option value="now">now</option>
@@ -46,6 +49,12 @@ export function Diff({ snapshot, others }: { snapshot: Snapshot; others: Snapsho
             ))}
         </Select>
         {isFetching && <span role="status">comparing…</span>}
+        <span className="flex-1" />
+        <CopyAs
+          small
+          cli={`atoll snapshot diff ${sandbox} ${id}${to === "now" ? "" : ` ${to}`}`}
+          curl={curl("GET", `/api/v1/sandboxes/${sandbox}/snapshots/${id}/diff?to=${to}`)}
+        />
       </div>
       {error && <ErrorNote what="They cannot be compared" error={error} />}
       {data?.files.length === 0 && <p className="p-2 text-xs text-muted">No file differs.</p>}

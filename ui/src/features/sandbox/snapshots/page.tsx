@@ -2,7 +2,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Camera } from "lucide-react";
 import { useState } from "react";
-import { useSearchParams } from "react-router";
 import { api, type Schemas, unwrap } from "@/api/client";
 import { refreshSandbox, sandbox as sandboxQuery } from "@/api/queries";
 import { useSignedIn } from "@/api/session";
@@ -14,6 +13,7 @@ import { Input, Select } from "@/components/field";
 import { Loading, Panel } from "@/components/page";
 import { notify } from "@/components/toast";
 import { curl, quote } from "@/lib/shell";
+import { useAddress } from "@/lib/use-address";
 import { snapshots, useSandboxId } from "../queries";
 import { Forks } from "./forks";
 import { SnapshotRow } from "./snapshot-row";
@@ -22,8 +22,7 @@ export default function Snapshots() {
   const id = useSandboxId();
   const readOnly = useSignedIn().scope === "read_only";
   const { data, error, refetch } = useQuery(snapshots(id));
-  const [search, setSearch] = useSearchParams();
-  const opened = search.get("snapshot");
+  const [at, go] = useAddress();
   return (
     <div className="flex min-h-0 flex-1 flex-col gap-4 overflow-y-auto p-4">
       {!readOnly && <Make sandbox={id} />}
@@ -45,8 +44,8 @@ export default function Snapshots() {
               snapshot={snapshot}
               others={data.items}
               readOnly={readOnly}
-              open={opened === snapshot.id}
-              onToggle={(open) => setSearch(open ? { snapshot: snapshot.id } : {}, { replace: true })}
+              open={at("snapshot") === snapshot.id}
+              onToggle={(open) => go({ snapshot: open ? snapshot.id : "", to: "" })}
             />
           ))}
         </ol>

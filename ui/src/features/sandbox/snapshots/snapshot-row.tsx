@@ -6,9 +6,11 @@ import { api, type Schemas, unwrap } from "@/api/client";
 import { refreshSandbox } from "@/api/queries";
 import { Button } from "@/components/button";
 import { Confirm } from "@/components/confirm";
+import { CopyAs } from "@/components/copy-as";
 import { shortId } from "@/components/id";
 import { Bytes, Time } from "@/components/time";
 import { notify } from "@/components/toast";
+import { curl } from "@/lib/shell";
 import { Diff } from "./diff";
 import { Label } from "./label";
 
@@ -92,6 +94,7 @@ function SnapshotActions({ snapshot }: { snapshot: Snapshot }) {
   const [asks, setAsks] = useState<"delete" | "rollback">();
   const [kernels, setKernels] = useState(false);
   const params = { path: { id: sandbox, sid: id } };
+  const path = `/api/v1/sandboxes/${sandbox}/snapshots/${id}`;
   const again = () => refreshSandbox(client, sandbox);
   const rollback = useMutation({
     mutationFn: () =>
@@ -142,6 +145,19 @@ function SnapshotActions({ snapshot }: { snapshot: Snapshot }) {
       <Button small kind="danger" onClick={() => setAsks("delete")}>
         Delete
       </Button>
+      <CopyAs
+        more={{
+          "Roll back": {
+            cli: `atoll snapshot rollback ${sandbox} ${id}`,
+            curl: curl("POST", `${path}/rollback`, { keep_before: true }),
+          },
+          Fork: {
+            cli: `atoll fork ${sandbox} --snapshot ${id}`,
+            curl: curl("POST", `/api/v1/sandboxes/${sandbox}/fork`, { snapshot: id }),
+          },
+          Delete: { cli: `atoll snapshot rm ${sandbox} ${id}`, curl: curl("DELETE", path) },
+        }}
+      />
       <Confirm
         open={asks === "delete"}
         title="Delete this snapshot?"

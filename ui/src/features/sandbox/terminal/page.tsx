@@ -10,7 +10,6 @@ import { CopyAs } from "@/components/copy-as";
 import { Empty } from "@/components/empty";
 import { Loading } from "@/components/page";
 import { cx } from "@/lib/cx";
-import { curl } from "@/lib/shell";
 import { execs, useSandboxId } from "../queries";
 import type { Ended } from "./connection";
 import { Screen } from "./screen";
@@ -68,10 +67,7 @@ export default function Terminals() {
           New terminal
         </Button>
         <div className="flex-1" />
-        <CopyAs
-          cli={shown ? `atoll shell ${id} --attach ${shown}` : `atoll shell ${id}`}
-          curl={curl("GET", `/api/v1/sandboxes/${id}/terminal`)}
-        />
+        <CopyAs cli={shown ? `atoll shell ${id} --attach ${shown}` : `atoll shell ${id}`} />
       </div>
       <OneTerminal
         key={chosen?.number ?? 0}
