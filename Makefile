@@ -19,7 +19,8 @@ TEST_PACKAGES += dpkg-dev lintian systemd adduser
 # Node from another source is kept: Debian's packages would conflict with it.
 TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 # Baselines of the benchmark. Without them it prints its figures alone and says so.
-BENCH_PACKAGES := postgresql runc tinyproxy-bin ipython3 busybox-static docker-registry skopeo umoci
+BENCH_PACKAGES := postgresql runc tinyproxy-bin ipython3 busybox-static docker-registry skopeo umoci chromium
+BENCH_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 # Validators and client generators for the OpenAPI document; the generated Python client needs dateutil.
 TEST_CONTRACT := openapi-spec-validator==0.9.0 openapi-python-client==0.29.1 python-dateutil==2.9.0.post0
@@ -125,10 +126,10 @@ console-tests: ui conformance-suite langgraph-tools
 	$(SUDO) env "PATH=$$PWD/target/mcp-conformance/node_modules/.bin:$$PATH" "HOME=$$HOME" ATOLL_BIN=$$PWD/target/debug/atoll \
 	  node --test --test-concurrency=2 'ui/tests/*.test.ts'
 
-bench: setup-bench dist ## measure every figure, each with a baseline from the same run
+bench: setup-bench console-or-not dist ## measure every figure, each with a baseline from the same run
 	$(SUDO) target/dist/atoll-bench
 
-fuzz-api: build python ## fuzz the REST API from its OpenAPI document, longer than make test does
+fuzz-api: build python setup-tests nextest ## fuzz the REST API from its OpenAPI document, longer than make test does
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=$${EXAMPLES:-50} \
 	  cargo nextest run --profile long -p atoll -E 'test(no_request_that)' --no-capture
