@@ -3,7 +3,7 @@
 
 use super::{highlight::Highlighter, markdown::Markdown, pictures::Pictures};
 use crate::{Failure, terminal};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::{
     collections::{HashMap, HashSet},
     io::{self, Write},
@@ -14,6 +14,8 @@ const BOLD: &str = "\u{1b}[1m";
 const PLAIN: &str = "\u{1b}[0m";
 /// Lines of a tool's result that are shown where its output was not seen already.
 const FOLDED: usize = 8;
+/// Characters of such a line.
+const LONGEST_LINE: usize = 160;
 
 /// Where the last character went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,40 @@ pub(crate) struct Screen {
 /// Text of several lines, each without control characters.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     text.split('\n').map(|line| terminal::plain(&line.trim_end_matches('\r').replace('\t', "    ")))
+}
+
+/// The lines of a tool's result: each field of its JSON by its name, and text as it is.
+fn result_lines(content: &str) -> Vec<String> {
+    let Ok(fields) = serde_json::from_str::<Map<String, Value>>(content) else {
+        return lines(content).collect();
+    };
+    let mut all = Vec::new();
+    for (name, value) in &fields {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.trim_end().to_owned(),
+            other => other.to_string(),
+        };
+        let name = terminal::plain(name);
+        match text.contains('\n') {
+            true => {
+                all.push(format!("{name}:"));
+                all.extend(lines(&text).map(|line| format!("  {line}")));
+            }
+            false => {
+                all.extend(lines(&text).filter(|line| !line.is_empty()).map(|line| format!("{name}: {line}")))
+            }
+        }
+    }
+    all
+}
+
+/// A line as far as it is shown.
+fn folded(line: &str) -> String {
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((at, _)) => format!("{}… {} bytes more", &line[..at], line.len() - at),
+        None => line.to_owned(),
+    }
 }
 
 impl Screen {
@@ -164,9 +200,9 @@ impl Screen {
         let seen = self.printed.contains(call);
         let mut out = String::new();
         if failed || !seen {
-            let all: Vec<_> = lines(content).collect();
+            let all = result_lines(content);
             for line in all.iter().take(FOLDED) {
-                out.push_str(&format!("{}{line}\n", self.style(DIM, "│ ")));
+                out.push_str(&format!("{}{}\n", self.style(DIM, "│ "), folded(line)));
             }
             if all.len() > FOLDED {
                 out.push_str(&self.style(DIM, &format!("│ … {} lines more\n", all.len() - FOLDED)));
@@ -219,7 +255,8 @@ impl Screen {
             match message["type"].as_str() {
                 Some("human") => {
                     self.turn(Part::Nothing)?;
-                    let said = terminal::plain(&text_of(&message["content"]));
+                    let said = text_of(&message["content"]);
+                    let said = lines(said.trim_end()).collect::<Vec<_>>().join("\n  ");
                     let said = self.style(BOLD, &format!("> {said}"));
                     self.print(&format!("{said}\n"))?;
                 }
@@ -320,6 +357,22 @@ mod tests {
             )
         });
         assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    }
+
+    #[test]
+    fn a_result_is_folded() {
+        let result = |content: &str| {
+            shown(false, |screen| {
+                screen.result(&json!({ "type": "tool", "content": content, "status": "success" }))
+            })
+        };
+        let files = json!({ "error": null, "files": [{ "n": 1 }], "stderr": "", "stdout": "one\ntwo\n", "success": true });
+        let wanted = "│ files: [{\"n\":1}]\n│ stdout:\n│   one\n│   two\n│ success: true\n╰ done\n";
+        assert_eq!(result(&files.to_string()), wanted);
+        let long = json!({ "stdout": "line\n".repeat(20), "x": "y".repeat(1000) }).to_string();
+        let shown = result(&long);
+        assert!(shown.contains("│ … 14 lines more\n") && shown.matches("line\n").count() == 7, "{shown}");
+        assert_eq!(result(&"é".repeat(170)), format!("│ {}… 20 bytes more\n╰ done\n", "é".repeat(160)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rustix::{
     pty::OpenptFlags,
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
+use serde_json::Value;
 use std::{
     fs::File,
     io::{Read, Write},
@@ -201,4 +202,101 @@ fn a_question_that_waits_is_asked_again() {
     person.says("y");
     person.until("so the answer is 42.");
     person.leaves();
+}
+
+/// `atoll chat` in a script: whether the agent answered, and what it printed.
+fn piped(server: &Server, state: &Path, arguments: &[&str], input: &str) -> (bool, String) {
+    let program = std::env::current_exe().unwrap().parent().unwrap().join("../atoll");
+    let mut command = Command::new(program);
+    command.arg("chat").args(arguments).env("XDG_STATE_HOME", state);
+    command.env("ATOLL_URL", format!("http://{}", server.address)).env("ATOLL_API_KEY", KEY);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    (ended.status.success(), String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn scripts_have_answers_events_pictures_and_a_replay() {
+    let model = model();
+    let server = server(&model);
+    let state = tempfile::tempdir().unwrap();
+    let piped = |arguments: &[&str], input: &str| piped(&server, state.path(), arguments, input);
+    let has = |text: &str, parts: &[&str]| {
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"))
+    };
+
+    let (answered, said) = piped(&["-"], "the answer?\n");
+    assert!(answered);
+    has(&said, &["╭ execute_terminal\n│ echo $((6*7))\n│ 42\n", "so the answer is 42.\n"]);
+    let (answered, events) = piped(&["--json"], "hello");
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(answered && events[0]["event"] == "metadata" && events.last().unwrap()["event"] == "end");
+    let values = events.iter().rfind(|event| event["event"] == "values").unwrap();
+    has(&values.to_string(), &["Hello there, person.", "so the answer is 42."]);
+    assert!(!piped(&["fail"], "").0 && !piped(&["-"], " \n").0);
+
+    let (_, drawn) = piped(&["draw it"], "");
+    has(&drawn, &["│ session_id: ", "[image/png ", "A picture came.\n"]);
+    let at = drawn.split_once("[image/png ").unwrap().1.split_once(']').unwrap().0;
+    assert!(std::fs::read(at).unwrap().starts_with(b"\x89PNG"), "{at}");
+
+    let thread = server.ask("POST", "/threads/search", "{}").json()[0]["thread_id"].clone();
+    let (shown, replay) = piped(&["--replay", thread.as_str().unwrap()], "");
+    assert!(shown);
+    has(&replay, &["> the answer?\n", "│ 42\n", "so the answer is 42.\n", "> hello\n", "[image/png "]);
+    let (_, whole) = piped(&["--json", "--replay", thread.as_str().unwrap()], "");
+    assert_eq!(serde_json::from_str::<Value>(&whole).unwrap()["thread_id"], thread);
+}
+
+#[test]
+fn what_can_be_typed_beside_words() {
+    let model = model();
+    let server = server(&model);
+    let state = tempfile::tempdir().unwrap();
+    let (data, talk) = (state.path().join("data.csv"), state.path().join("talk.md"));
+    std::fs::write(&data, "1,2").unwrap();
+    let mut person = Person::sits(&server, state.path(), &[]);
+    for (line, shown) in [
+        ("/help", "write the conversation as Markdown"),
+        ("/model", "as the settings say"),
+        ("/approve perhaps", "expected none, all"),
+        ("/attach", "name a file"),
+        ("/nothing", "there is no such command"),
+        (&format!("/attach {}", data.display()), "goes with your next message"),
+        ("hello", "Hello there, person."),
+        ("an export", "It is exported."),
+        ("/files", "out.txt"),
+    ] {
+        person.says(line);
+        person.until(shown);
+    }
+    person.says("/model gpt-4o-mini");
+    person.says("/model");
+    person.until("gpt-4o-mini\n");
+    person.says("/approve all");
+    person.says("the answer?");
+    person.until("approve it?");
+    person.says("n");
+    person.until("approve it?");
+    person.says("no more of this");
+    person.says(&format!("/export {}", talk.display()));
+    person.says("/new");
+    person.says("/threads");
+    person.until("* ");
+    person.until("hello");
+    person.says("/approve none");
+    person.says("take your time");
+    person.until("begun");
+    // The first cancels, and the next one leaves, wherever it comes.
+    while person.child.try_wait().unwrap().is_none() {
+        person.presses(3);
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(person.child.wait().unwrap().success(), "{}", person.screen());
+    let written = std::fs::read_to_string(&talk).unwrap();
+    for part in ["## You\n\nhello", "data.csv", "## Agent\n\nHello there, person.", "`export_files`"] {
+        assert!(written.contains(part), "{part}: {written}");
+    }
 }

@@ -1,7 +1,7 @@
 // A model provider: aimock with a script. The last thing that the person said decides what the model says, and how many
 // results of tools came since decides how far it is. Prints its URL. The first argument is the folder of node_modules. It is strict
 // unless the second is `lenient`; with `thinking`, every request of Anthropic's protocol asks for thinking, and what was thought
-// must come back unchanged.
+// must come back unchanged; with `seeing`, it looks for the picture in what really was sent, which the mock leaves out.
 import { createRequire } from "node:module";
 import { createServer } from "node:http";
 import { pathToFileURL } from "node:url";
@@ -117,7 +117,24 @@ const exporting = (results) => {
   return runs("echo exported > out.txt", "It is exported.")(results);
 };
 
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+// The code has it in another form, so that only the picture itself is base64.
+const picture = `class Picture:
+    def _repr_png_(self):
+        return bytes.fromhex("${Buffer.from(PNG, "base64").toString("hex")}")
+Picture()`;
+let shown;
+const draws = (results) => {
+  if (results.length === 0) return { content: "", toolCalls: [call("create_session", { runtime: "python" })] };
+  if (results.length === 1)
+    return { content: "", toolCalls: [call("execute_code", { session_id: session(results), code: picture })] };
+  return { content: "I see no picture." };
+};
+
 const scripts = [
+  ["draw it", draws],
+  // What the person is shown comes after the result of the tool.
+  ["Picture 1 of", () => ({ content: shown === undefined ? "A picture came." : shown ? "I see it." : "It is missing." })],
   ["the answer?", runs("echo $((6*7))", "The command printed 42, so the answer is 42.")],
   ["take your time", runs("echo begun; sleep 600", "It took its time.")],
   ["both wait", both],
@@ -178,20 +195,21 @@ async function asked(request, response) {
   const pieces = [];
   for await (const piece of request) pieces.push(piece);
   const body = JSON.parse(Buffer.concat(pieces));
-  const wrong = changed(body);
+  shown = JSON.stringify(body).includes(PNG);
+  const wrong = mode === "thinking" && changed(body);
   if (wrong) {
     response.writeHead(400, { "content-type": "application/json" });
     return response.end(JSON.stringify({ type: "error", error: { message: `changed: ${JSON.stringify(wrong)}` } }));
   }
-  const thinking = { type: "enabled", budget_tokens: 1024 };
+  const more = mode === "thinking" ? { thinking: { type: "enabled", budget_tokens: 1024 } } : {};
   const headers = { "content-type": "application/json", "x-api-key": request.headers["x-api-key"] ?? "" };
-  const answer = await fetch(mock.url + request.url, { method: "POST", headers, body: JSON.stringify({ ...body, thinking }) });
+  const answer = await fetch(mock.url + request.url, { method: "POST", headers, body: JSON.stringify({ ...body, ...more }) });
   response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") });
   for await (const piece of answer.body) response.write(piece);
   response.end();
 }
 
-if (mode === "thinking") {
+if (["thinking", "seeing"].includes(mode)) {
   const front = createServer((request, response) => void asked(request, response).catch((error) => response.destroy(error)));
   front.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${front.address().port}`));
 } else {
