@@ -221,7 +221,29 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::network::Clients, *};
+    use crate::ModelSettings;
+    use atoll_egress::Reach;
+
+    #[tokio::test]
+    async fn a_provider_that_says_nothing_is_told_as_that() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let settings = ModelSettings {
+            model: Some("m".into()),
+            base_url: Some(format!("http://{}", silent.local_addr().unwrap())),
+            ..ModelSettings::default()
+        };
+        let target = ModelTarget::of(&settings, true).unwrap();
+        let (clients, silence) = (Clients::new(Reach::default()).unwrap(), Duration::from_millis(50));
+        let forwarder = Forwarder::new(clients.of(&target).unwrap(), &target, silence).unwrap();
+        let forwarder = Arc::new(forwarder);
+        let client = clients.to(&forwarder).unwrap();
+        tokio::select! {
+            answered = client.post(forwarder.endpoint()).body("{}").send() => assert!(answered.is_err()),
+            ended = forwarder.serve() => panic!("{ended:?}"),
+        }
+        assert_eq!(forwarder.failure(), Some(ModelFailure::Silent(silence)));
+    }
 
     /// What is passed on of pieces, and what is held at the end.
     fn passed(lines: bool, pieces: &[&str]) -> (Vec<String>, String) {
