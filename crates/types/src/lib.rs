@@ -68,14 +68,14 @@ pub use image_record::{
     ImageOrigin, ImageRecord, ImageTag, InstalledPackage, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN,
     is_image_name, is_tag,
 };
-pub use image_start::{ImageStart, ReadyCheck};
+pub use image_start::{ImageStart, READY_INTERVAL_MS, READY_TIMEOUT_SECONDS, ReadyCheck};
 pub use key::{ApiKey, ConsoleSession, KeyHash, Scope};
 pub use limits::Limits;
 pub use list::{ListQuery, Page, SortBy};
 #[cfg(feature = "mac")]
 pub use mac::MacKey;
 pub use mcp::McpSession;
-pub use operation::{LegalStates, Operation, Permission, Target};
+pub use operation::{Effect, LegalStates, Operation, Permission, Target};
 pub use preview::PreviewTokenRecord;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, ProviderName, RootMode, Seccomp,

@@ -8,8 +8,14 @@ use super::{
 use crate::engine::fixture::eventually;
 use atoll_store::{Audits, OperationQuery, OperationRow, Outcome};
 use atoll_store_sqlite::SqliteStore;
+use atoll_types::{Effect, Operation};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, path::Path, process::Command, thread};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+    process::Command,
+    thread,
+};
 
 /// The operations of a server, the first begun first.
 fn operations(server: &Server) -> Vec<OperationRow> {
@@ -256,6 +262,67 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("get", "/api/v1/sandboxes/{id}/terminal"),
     ("get", "/api/v1/sandboxes/{id}/forward"),
 ];
+
+/// Operations that change something and are no request of the REST API, by who looks for their rows.
+const ROWS_ELSEWHERE: [(&str, &[Operation]); 5] = [
+    (
+        "control_plane::langgraph::audited",
+        &[
+            Operation::ThreadCreate,
+            Operation::ThreadPatch,
+            Operation::ThreadCopy,
+            Operation::ThreadState,
+            Operation::AssistantCreate,
+            Operation::AssistantPatch,
+            Operation::AssistantDelete,
+            Operation::ItemPut,
+            Operation::ItemDelete,
+            Operation::RunStart,
+            Operation::RunCancel,
+            Operation::RunDelete,
+            Operation::ModelSettings,
+            Operation::ConfigSet,
+            Operation::AuditCleanup,
+            Operation::ConsoleSignIn,
+            Operation::ConsoleSignOut,
+            Operation::TerminalAttach,
+        ],
+    ),
+    (
+        "sessions::audited",
+        &[
+            Operation::SessionCreate,
+            Operation::SessionStop,
+            Operation::SessionExport,
+            Operation::ThreadUpload,
+        ],
+    ),
+    ("terminals_and_forwards_are_told", &[Operation::Terminal, Operation::PortForward]),
+    ("lifecycle_ends", &[Operation::KeyPurge, Operation::OrphanContainer, Operation::OrphanVolume]),
+    // By the server itself, or while none runs: none of them is an answer to a request.
+    ("no test", &[Operation::SandboxPurge, Operation::SessionDied, Operation::KeyRecover]),
+];
+
+#[test]
+fn each_operation_that_changes_something_has_a_test_of_its_rows() {
+    let requests = requests("");
+    let asked: HashSet<Operation> =
+        requests.values().map(|(.., kind)| Operation::from_name(kind).unwrap()).collect();
+    for ((method, path), (.., kind)) in &requests {
+        let effect = Operation::from_name(kind).unwrap().effect();
+        assert!(*method != "get" || effect == Effect::Reads, "{kind} changes something by a GET of {path}");
+    }
+    let elsewhere: Vec<_> = ROWS_ELSEWHERE.iter().flat_map(|(_, all)| all.iter().copied()).collect();
+    for operation in Operation::ALL.iter().filter(|operation| operation.effect() == Effect::Mutates) {
+        let times = elsewhere.iter().filter(|other| *other == operation).count();
+        assert_eq!(
+            times + usize::from(asked.contains(operation)),
+            1,
+            "{operation:?} has one test of its rows"
+        );
+    }
+    assert!(elsewhere.iter().all(|operation| operation.effect() == Effect::Mutates), "{elsewhere:?}");
+}
 
 #[test]
 fn whatever_changes_something_has_its_rows() {

@@ -2,6 +2,7 @@
 //! LangChain's own server. The tools really run: the model makes a session and runs a command in it.
 
 mod approvals;
+mod audited;
 mod chat;
 mod faults;
 mod hostile;
@@ -94,6 +95,11 @@ fn thinking_model() -> Served {
     Served::start(node("langgraph-node", "model.mjs").arg("thinking"))
 }
 
+/// One that looks for a picture in what it is sent.
+fn seeing_model() -> Served {
+    Served::start(node("langgraph-node", "model.mjs").arg("seeing"))
+}
+
 /// A server whose agent asks that provider. Sessions have no network, because this provider of containers has none.
 fn server(model: &Served) -> Server {
     server_with(model, "")
@@ -111,7 +117,8 @@ fn server_with(model: &Served, more: &str) -> Server {
 /// A server whose agent asks that provider by another of its protocols.
 fn server_of(model: &Served, provider: &str, name: &str, below: &str) -> Server {
     let agent = format!(
-        "[agent]\nmodel = {name:?}\nprovider = {provider:?}\nbase_url = \"{}{below}\"\napi_key_file = {:?}\n",
+        "[agent]\nmodel = {name:?}\nprovider = {provider:?}\nbase_url = \"{}{below}\"\napi_key_file = {:?}\n\
+         context_tokens = 32768\n",
         model.url,
         model.key.path()
     );
@@ -216,6 +223,21 @@ fn the_python_client_streams_a_thread() {
 #[test]
 fn an_interrupt_is_answered_by_protocol_v2() {
     by_python("respond");
+}
+
+#[test]
+fn assistants_are_changed_and_have_versions() {
+    by_python("assistants");
+}
+
+#[test]
+fn runs_are_asked_with_what_the_client_can_say() {
+    by_python("parameters");
+}
+
+#[test]
+fn commands_of_protocol_v2_look_and_fork() {
+    by_python("commands");
 }
 
 #[test]
