@@ -2,7 +2,9 @@
 
 use super::{Server, eventually};
 use atoll_core::{Caller, TerminalRequest};
-use atoll_types::{Error, ExecId, Operation, SandboxId, Status, Target, TerminalSize};
+use atoll_types::{
+    Error, ErrorCode, ExecId, LegalStates, Operation, SandboxId, Status, Target, TerminalSize,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -77,16 +79,19 @@ fn request(operation: Operation, path: &str) -> Request {
     }
 }
 
-/// The message of what the server refused; none where it did it.
-fn refusal(server: &Server, path: &str, asked: Request) -> Option<String> {
+/// Why the server refused; none where it did it.
+fn refusal(server: &Server, path: &str, asked: Request) -> Option<ErrorCode> {
     let sandbox: SandboxId = path.rsplit('/').next().unwrap().replace('-', "").parse().unwrap();
     let caller = Caller::local();
-    let told = |error: Error| error.message;
+    let code = |error: Error| error.code;
     match asked {
         Request::Http(method, path, body) => {
             let body = if body.is_null() { String::new() } else { body.to_string() };
             let answer = server.ask(method, &path, &body);
-            (answer.status >= 400).then(|| String::from_utf8_lossy(&answer.body).into_owned())
+            (answer.status >= 400).then(|| {
+                let name = answer.json()["error"]["code"].as_str().unwrap_or("invalid_argument").to_owned();
+                ErrorCode::from_name(&name).unwrap_or_else(|| panic!("{answer:?}"))
+            })
         }
         Request::Terminal => server.core(async |core| {
             let request = TerminalRequest {
@@ -96,14 +101,14 @@ fn refusal(server: &Server, path: &str, asked: Request) -> Option<String> {
                 user: None,
                 size: TerminalSize { rows: 24, columns: 80 },
             };
-            core.execs.open_terminal(&caller, sandbox, request).await.map(drop).map_err(told).err()
+            core.execs.open_terminal(&caller, sandbox, request).await.map(drop).map_err(code).err()
         }),
         Request::TerminalAttach => server.core(async |core| {
             let exec = ExecId::random();
-            core.execs.attach_terminal(&caller, sandbox, exec, None).await.map(drop).map_err(told).err()
+            core.execs.attach_terminal(&caller, sandbox, exec, None).await.map(drop).map_err(code).err()
         }),
         Request::PortForward => server
-            .core(async |core| core.ports.forward(&caller, sandbox, 80).await.map(drop).map_err(told).err()),
+            .core(async |core| core.ports.forward(&caller, sandbox, 80).await.map(drop).map_err(code).err()),
         Request::Elsewhere => None,
     }
 }
@@ -130,11 +135,6 @@ fn made(server: &Server, status: Status) -> Option<String> {
 #[test]
 fn each_operation_is_legal_where_its_row_says_so() {
     let server = Server::start();
-    let is_of_a_state = |text: &str| {
-        ["the sandbox is stopped", "the sandbox is dead", "the sandbox is destroyed", "there is no sandbox"]
-            .iter()
-            .any(|it| text.contains(it))
-    };
     let mut wrong = Vec::new();
     for status in Status::ALL {
         let Some(mut path) = made(&server, *status) else { continue };
@@ -146,11 +146,25 @@ fn each_operation_is_legal_where_its_row_says_so() {
             }
             let shown = server.get(&path)["status"].clone();
             let refused = refusal(&server, &path, asked);
-            // A provider without the power says so first, and what is not there is refused in every state.
-            let lacks = refused.as_ref().is_some_and(|text| {
-                text.contains("unsupported") || text.contains("no snapshot") || text.contains("cannot")
-            });
-            let by_state = refused.as_deref().is_some_and(is_of_a_state);
+            // A provider without the power says so first, and a snapshot that is not there is refused in every state.
+            let lacks = match refused {
+                Some(ErrorCode::NotFound) => matches!(
+                    operation,
+                    Operation::SnapshotLabel
+                        | Operation::SnapshotDelete
+                        | Operation::SnapshotDiff
+                        | Operation::SnapshotRollback
+                ),
+                code => code == Some(ErrorCode::Unsupported),
+            };
+            let by_state = match refused {
+                Some(ErrorCode::NotRunning | ErrorCode::Conflict) => true,
+                Some(ErrorCode::NotFound) => {
+                    let hides = matches!(operation.states(), LegalStates::Existing | LegalStates::Reachable);
+                    hides && *status == Status::Destroyed
+                }
+                _ => false,
+            };
             if by_state == operation.states().allow(*status) && !lacks {
                 wrong.push(format!("{} of one that is {status}: {refused:?}", operation.name()));
             }

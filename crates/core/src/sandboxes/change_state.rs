@@ -5,8 +5,8 @@ use crate::{
     actor::{Step, StepTarget},
     operation::OperationSpec,
 };
-use atoll_store::{SandboxId, SandboxRecord, Status};
-use atoll_types::{Error, ErrorCode, Operation, Result};
+use atoll_store::{SandboxId, SandboxRecord};
+use atoll_types::{Operation, Result};
 
 impl Sandboxes {
     /// One sandbox.
@@ -65,9 +65,7 @@ impl Sandboxes {
         let audited =
             self.operations.audited(caller, OperationSpec::to(Operation::SandboxDestroy, id)).await?;
         let result = async {
-            if audited.record()?.status == Status::Destroyed {
-                return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
-            }
+            audited.record()?;
             match revision {
                 None => self.registry.destroy(id).await?,
                 Some(_) => {
