@@ -23,7 +23,7 @@ pub mod v1 {
 pub use sessions::LABEL as SESSION_LABEL;
 pub use settings::GrpcSettings;
 
-use atoll_http::{HttpContext, LARGEST_CALL, Mount};
+use atoll_http::{HttpContext, LARGEST_BODY, LARGEST_CALL, Mount};
 use atoll_types::{Error, Result};
 use axum::{Router, middleware};
 use health::ServerHealth;
@@ -46,8 +46,11 @@ const LARGEST_OPEN: usize = 4 << 10;
 pub fn router(context: &HttpContext, settings: GrpcSettings) -> Result<Router> {
     let web = GrpcWebLayer::new();
     let service = Service::new(context.core.clone(), Arc::new(settings));
-    let service = SandboxServiceServer::new(service).max_decoding_message_size(LARGEST_CALL);
-    let service = web::HoldAnswer(web.layer(service));
+    let service = Arc::new(service);
+    let taking = |most| {
+        let service = SandboxServiceServer::from_arc(Arc::clone(&service)).max_decoding_message_size(most);
+        web::HoldAnswer(web.layer(service))
+    };
     let health =
         HealthServer::new(ServerHealth(context.core.clone())).max_decoding_message_size(LARGEST_OPEN);
     let describe = || {
@@ -61,7 +64,8 @@ pub fn router(context: &HttpContext, settings: GrpcSettings) -> Result<Router> {
     let reflection = reflection.max_decoding_message_size(LARGEST_OPEN);
     let old_reflection = old_reflection.max_decoding_message_size(LARGEST_OPEN);
     let mounts = vec![
-        Mount::new("/sandbox.v1.SandboxService/{method}", "grpc", service),
+        Mount::new("/sandbox.v1.SandboxService/WriteFile", "grpc", taking(LARGEST_CALL)),
+        Mount::new("/sandbox.v1.SandboxService/{method}", "grpc", taking(LARGEST_BODY)),
         // Watchers, which stay, take no place from checks.
         Mount::new("/grpc.health.v1.Health/Watch", "grpc", web.layer(health.clone())).open(),
         Mount::new("/grpc.health.v1.Health/{method}", "grpc", web.layer(health)).open(),

@@ -317,6 +317,24 @@ fn hostile_input_is_refused() {
 }
 
 #[test]
+fn a_command_and_a_file_are_as_large_by_every_front() {
+    let server = Server::start();
+    let key = key(&server, "ann");
+    let mut client = client(&server, &key);
+    call!(client, create_session, session("one")).unwrap();
+    let id =
+        server.ask_as(&key, "GET", super::ROOT, "").json()["items"][0]["id"].as_str().unwrap().to_owned();
+    let large = "x".repeat(5 << 20);
+    let refused = call!(client, exec, exec("one", &large)).unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused:?}");
+    let body = serde_json::json!({ "command": large }).to_string();
+    assert_eq!(server.ask_as(&key, "POST", &format!("{}/{id}/exec", super::ROOT), &body).status, 413);
+    assert!(call!(client, write_file, write("one", "large", &large, "w")).unwrap().success);
+    let put = server.ask_as(&key, "PUT", &format!("{}/{id}/files/large", super::ROOT), &large);
+    assert!(put.status < 300, "{put:?}");
+}
+
+#[test]
 fn a_session_outlives_the_server() {
     let mut server = Server::start();
     let key = key(&server, "ann");
