@@ -15,11 +15,12 @@ use atoll_client::{
     EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure,
     ExecRequest, ExecResult, ExtractionError, FileHistory, FileHistoryEntry, FileItem, Filesystem,
     FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList, ImportImage,
-    Imported, InstalledSkills, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes,
-    ListSkills, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool,
-    PoolFailure, PoolKey, PoolSize, PreviewToken, PullImage, PushImage, PushedImage, Rollback, RolledBack,
-    RunCode, Sandbox, SandboxPage, SandboxSkill, Skill, SkillPage, Snapshot, SnapshotDiff, SnapshotPage,
-    StartKernel, TerminalSize, Unpacked, Usage, Uuid, ValidPreviewToken, Volume, VolumePage, WatchEvent,
+    Imported, InstalledSkills, IssuedKey, Kernel, Key, KeyPage, ListAudit, ListEgress, ListEvents,
+    ListSandboxes, ListSkills, Match, Metrics, NewSnapshot, OpenTerminal, PackageVersion, PatchImage,
+    PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, PullImage, PushImage,
+    PushedImage, Rollback, RolledBack, RunCode, Sandbox, SandboxPage, SandboxSkill, Skill, SkillPage,
+    Snapshot, SnapshotDiff, SnapshotKernel, SnapshotPage, StartKernel, TerminalSize, Unpacked, UploadedFile,
+    Usage, Uuid, ValidPreviewToken, Volume, VolumePage, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -99,11 +100,11 @@ fn every_answer_that_is_described_is_read() {
         EgressDecision: "EgressItem"; EgressInfo: "EgressInfo"; EgressLog: "EgressLog";
         EgressPolicy: "EgressPolicy"; EgressPreset: "PresetInfo"; EgressRefusals: "RefusedHost";
         DiffFile: "ChangedFile"; RolledBack: "RolledBackItem"; Snapshot: "SnapshotItem";
-        SnapshotDiff: "SnapshotDiff"; SnapshotPage: "SnapshotList";
+        SnapshotDiff: "SnapshotDiff"; SnapshotKernel: "SnapshotKernel"; SnapshotPage: "SnapshotList";
         EventItem: "EventItem"; EventList: "EventList"; Exec: "ExecItem"; ExecFailure: "FailureItem";
         ExecResult: "ExecResult"; FileHistory: "FileHistoryPage";
         FileHistoryEntry: "FileHistoryItem"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
-        GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem";
+        GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem"; KeyPage: "KeyList";
         Map<String, Value>: "SettingsItem"; Imported: "ImportResult"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
         PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem"; ValidPreviewToken: "ValidPreviewToken";
         Sandbox: "Sandbox"; SandboxPage: "SandboxPage"; Unpacked: "UnpackResult"; WatchEvent: "WatchItem";
@@ -111,6 +112,7 @@ fn every_answer_that_is_described_is_read() {
         VolumePage: "VolumeList"; Skill: "SkillItem"; SkillPage: "SkillList"; SandboxSkill: "SandboxSkill";
         InstalledSkills: "InstallResult"; ExtractionError: "ExtractionErrorItem"; Build: "Build";
         BuildList: "BuildList"; BuildProgress: "Progress"; PushedImage: "PushResult";
+        PackageVersion: "PackageVersion"; UploadedFile: "UploadItem";
     ];
     let wrong: Vec<&String> = read.iter().flat_map(|(_, wrong)| wrong).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -411,6 +413,7 @@ async fn sandboxes(client: &Client) {
     let change = PatchSandbox {
         idle_timeout_seconds: Some(60),
         memory_mb: Some(256),
+        disk_mb: Some(512),
         cpu_cores: Some(0.5),
         env_vars: Some(map()),
         network_enabled: Some(false),
@@ -561,6 +564,8 @@ async fn files(client: &Client) {
     client.pack(id, "in").await.unwrap();
     client.unpack(id, "in", stream::iter([Ok(Bytes::from_static(b"tar"))])).await.unwrap();
     client.watch(id, "in", true).await.unwrap();
+    client.attach_file("t", "a.csv", b"x").await.unwrap();
+    client.conversation_files("t").await.unwrap();
 }
 
 /// What an operator asks for.
@@ -648,10 +653,8 @@ const WITHOUT: &[&str] = &[
     "threads_call",
     "threads_delete",
     "threads_download",
-    "threads_exports",
     "threads_sessions",
     "threads_tools",
-    "threads_upload",
 ];
 
 #[tokio::test]
