@@ -59,6 +59,15 @@ fn the_first_documents_stay_short() {
 }
 
 #[test]
+fn the_readme_links_every_topic() {
+    let readme = text("README.md");
+    let topics =
+        documents().into_iter().filter(|name| name.starts_with("docs/") && name.matches('/').count() == 1);
+    let missing: Vec<_> = topics.filter(|name| !readme.contains(&format!("]({name})"))).collect();
+    assert!(missing.is_empty(), "README.md does not link {missing:?}");
+}
+
+#[test]
 fn contributing_names_every_module_with_unsafe_code() {
     let sources = Sources::read(&root()).unwrap();
     // The checks themselves hold the word in what they are tried against.
