@@ -80,7 +80,7 @@ async fn a_trail_of_before_them_goes_on() {
              DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; DROP TABLE tool_exports; \
              DROP TABLE tool_sessions; DROP TABLE tool_threads; DROP TABLE mcp_sessions; DROP INDEX sandboxes_lifetime; \
              ALTER TABLE sandboxes DROP COLUMN max_lifetime_seconds; ALTER TABLE sandboxes DROP COLUMN provider; \
-             ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; \
+             ALTER TABLE sandboxes DROP COLUMN idle_pause; ALTER TABLE sandboxes DROP COLUMN death; ALTER TABLE sandboxes DROP COLUMN start_due; DROP TABLE snapshots; \
              ALTER TABLE sandboxes DROP COLUMN auto_snapshot; PRAGMA user_version = 2",
         )
         .await;

@@ -38,8 +38,10 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// The reason of the status of a sandbox whose image starts a command that has not been started yet, or is not ready.
-pub(crate) const STARTING: &str = "starting";
+/// Why a sandbox runs: it is starting while what its image starts is not ready, whatever else there is to say.
+pub(crate) fn reason_to_run(start_due: bool, other: Option<String>) -> Option<String> {
+    if start_due { Some("starting".to_owned()) } else { other }
+}
 
 /// How long an actor without requests lives before its task ends.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -224,7 +226,7 @@ impl SandboxActor {
         match question {
             SandboxRequest::Use { states, by, reply } => _ = reply.send(self.acquire(states, by).await),
             SandboxRequest::Files { states, place, reply } => {
-                _ = reply.send(self.lend_files(states, place).await);
+                _ = reply.send(self.acquire_files(states, place).await);
             }
             SandboxRequest::Awake(reply) => self.awake(reply).await,
             SandboxRequest::Run { new, by, reservation, reply } => {
@@ -264,22 +266,29 @@ impl SandboxActor {
     /// ([`crate::sandboxes`] does it).
     async fn runs(&self, record: &SandboxRecord, kind: ActivityKind) -> Result<SandboxRecord> {
         let (last_activity_at, activity) = (Some(now_ms()), self.activity(kind, ""));
-        let reason = self.shared.catalogue.start(&record.profile.image).map(|_| STARTING.to_owned());
-        let status = Some(StatusChange::new(Status::Ready, reason));
-        self.change(record, Change { status, last_activity_at, activity, ..Change::default() }).await
+        let start_due = self.shared.catalogue.start(&record.profile.image).is_some();
+        let status = Some(StatusChange::new(Status::Ready, reason_to_run(start_due, None)));
+        let start_due = Some(start_due);
+        self.change(record, Change { status, start_due, last_activity_at, activity, ..Change::default() })
+            .await
     }
 
     /// Records what came of the command that the sandbox's image starts, for the container in which it was started.
     async fn started(&self, container: ContainerId, reason: Option<String>) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
         must_allow(LegalStates::Running, &record)?;
-        // Another container has a start of its own, and the reason of a pause is not lost.
-        let same = record.container == Some(container) && record.status == Status::Ready;
-        if !same || record.status_reason == reason {
+        // Another container has a start of its own.
+        if record.container != Some(container) {
             return Ok(record);
         }
-        let status = Some(StatusChange::new(Status::Ready, reason));
-        self.change(&record, Change { status, ..Change::default() }).await
+        let status = match record.status {
+            Status::Ready if !record.start_due && record.status_reason == reason => return Ok(record),
+            Status::Ready => Some(StatusChange::new(Status::Ready, reason)),
+            // A check cannot succeed while its sandbox is paused: the start stays due.
+            _ if reason.is_some() || !record.start_due => return Ok(record),
+            _ => None,
+        };
+        self.change(&record, Change { status, start_due: Some(false), ..Change::default() }).await
     }
 
     async fn change(&self, record: &SandboxRecord, change: Change) -> Result<SandboxRecord> {
@@ -339,7 +348,9 @@ impl SandboxActor {
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
         tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
-        let status = StatusChange::new(Status::Dead, Some(death.reason()));
+        let death = Some(death.clone());
+        let reason = death.as_ref().map(Death::reason);
+        let status = StatusChange { death, ..StatusChange::new(Status::Dead, reason) };
         let change = Change {
             status: Some(status),
             container: Some(None),

@@ -28,7 +28,6 @@ mod files;
 mod gpu;
 mod idempotency;
 pub mod image_specs;
-mod image_start;
 mod images;
 mod kernels;
 mod keys;
@@ -52,13 +51,14 @@ mod sandboxes;
 mod settings;
 mod skills;
 mod snapshots;
+mod start_check;
 mod transfer;
 mod usage;
 mod vault;
 mod volumes;
 
 pub use admission::Machine;
-pub use answers::{AnswerBudget, ConnectionLimits, HeldAnswer};
+pub use answers::{AnswerBudget, ConnectionLimits, HeldAnswer, LookUpPlace, OpenStream};
 pub use atoll_audit::{Cleaned, Fault, Redactor, Report, Verdict};
 pub use atoll_egress::{
     Entry as EgressEntry, Mode, Policy,
@@ -68,6 +68,7 @@ pub use atoll_kernels::{
     CellError, CellErrorKind, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion,
     Display, KernelInfo, KernelStatus, Language, OutputLimits,
 };
+pub use atoll_provider::DiskRoom;
 pub use audit::{AuditExport, AuditTrail, KeptOutput, KeptOutputs};
 pub use caller::Caller;
 pub use caused::caused_by;

@@ -3,13 +3,13 @@
 
 use crate::{
     Lifecycle,
-    actor::{STARTING, Step, StepTarget},
+    actor::{Step, StepTarget, reason_to_run},
     pool::memory::{self, Remembered},
     transfer::half_imported,
 };
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
-use atoll_types::{ContainerId, ProviderName, Result, time::now_ms};
+use atoll_types::{ContainerId, Death, ProviderName, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{
     collections::{HashMap, HashSet},
@@ -143,6 +143,9 @@ impl Lifecycle {
     }
 
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
+        let starts = self.images.catalogue.start(&record.profile.image).is_some();
+        let start_due = if record.status == Status::Provisioning { starts } else { record.start_due };
+        let mut death = None;
         let (status, reason) = match (record.status, state) {
             (Status::Ready, Some(State::Running)) => return Ok(()),
             (Status::Paused, Some(State::Paused)) => return Ok(()),
@@ -151,26 +154,28 @@ impl Lifecycle {
                 (Status::Paused, Some("the server ended while it was being paused".to_owned()))
             }
             (Status::Paused, Some(State::Running)) => {
-                (Status::Ready, Some("the server ended while it was being resumed".to_owned()))
+                let cut_off = "the server ended while it was being resumed".to_owned();
+                (Status::Ready, reason_to_run(start_due, Some(cut_off)))
             }
             // Cut off between the start and its record.
-            (Status::Provisioning, Some(State::Running)) => {
-                let starts = self.images.catalogue.start(&record.profile.image);
-                (Status::Ready, starts.map(|_| STARTING.to_owned()))
-            }
+            (Status::Provisioning, Some(State::Running)) => (Status::Ready, reason_to_run(start_due, None)),
             (Status::Provisioning, _) => {
                 (Status::Stopped, Some("the server ended while it started".to_owned()))
             }
-            (_, Some(State::Dead(death))) => (Status::Dead, Some(death.reason())),
+            (_, Some(State::Dead(how))) => (Status::Dead, Some(death.insert(how).reason())),
             (Status::Dead, None) => return Ok(()),
-            (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
+            (_, _) => {
+                death = Some(Death::lost());
+                (Status::Dead, Some("its container was gone when the server started".to_owned()))
+            }
         };
         let lives = matches!(status, Status::Ready | Status::Paused);
         if let (false, Some(container)) = (lives, record.container) {
             self.providers.of(record)?.destroy(container).await?;
         }
         let change = Change {
-            status: Some(StatusChange::new(status, reason)),
+            status: Some(StatusChange { death, ..StatusChange::new(status, reason) }),
+            start_due: Some(start_due),
             container: (!lives).then_some(None),
             stopped_at: (!lives).then_some(Some(now_ms())),
             ..Change::default()

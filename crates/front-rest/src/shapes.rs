@@ -301,6 +301,8 @@ impl From<SandboxRecord> for Sandbox {
             status,
             status_reason,
             idle_pause: _,
+            death: _,
+            start_due: _,
             image,
             profile,
             container,

@@ -6,8 +6,11 @@ use atoll_store::{Result, StoreError};
 use sqlx::{Connection, Executor, PgConnection};
 
 /// One script per version, the first making version 1.
-const SCRIPTS: &[&str] =
-    &[include_str!("../migrations/0001_start.sql"), include_str!("../migrations/0002_preview_tokens.sql")];
+const SCRIPTS: &[&str] = &[
+    include_str!("../migrations/0001_start.sql"),
+    include_str!("../migrations/0002_preview_tokens.sql"),
+    include_str!("../migrations/0003_starts_and_deaths.sql"),
+];
 
 /// The version that this release writes.
 pub const SCHEMA_VERSION: u32 = SCRIPTS.len() as u32;

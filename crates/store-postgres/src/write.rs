@@ -20,8 +20,8 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Result<String> {
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
-     bytes_downloaded, revision, search, provider, auto_snapshot, skills) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) \
+     bytes_downloaded, revision, search, provider, auto_snapshot, skills, death, start_due) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -29,7 +29,7 @@ const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, stat
 pub(crate) async fn insert(conn: &mut PgConnection, record: &SandboxRecord) -> Result<Option<i64>> {
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
-        id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
+        id, owner, owner_name, status, status_reason, idle_pause, death, start_due, image, provider, profile, container, volume, limits,
         idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment), skills,
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
@@ -66,6 +66,8 @@ pub(crate) async fn insert(conn: &mut PgConnection, record: &SandboxRecord) -> R
         .bind(provider.as_str())
         .bind(auto_snapshot.as_str())
         .bind(json(skills)?)
+        .bind(death.as_ref().map(json).transpose()?)
+        .bind(start_due)
         .fetch_optional(conn)
         .await
         .map_err(failed("adding a sandbox"))
@@ -76,7 +78,8 @@ pub(crate) async fn update(conn: &mut PgConnection, seq: i64, record: &SandboxRe
     sql::query(
         "UPDATE sandboxes SET status = $1, status_reason = $2, idle_pause = $3, container = $4, limits = $5, profile = $6, \
          idle_timeout_seconds = $7, network_enabled = $8, egress = $9, labels = $10, search = $11, environment = $12, \
-         last_activity_at = $13, stopped_at = $14, destroyed_at = $15, revision = $16, auto_snapshot = $17 WHERE seq = $18",
+         last_activity_at = $13, stopped_at = $14, destroyed_at = $15, revision = $16, auto_snapshot = $17, death = $18, \
+         start_due = $19 WHERE seq = $20",
     )
     .bind(record.status.as_str())
     .bind(&record.status_reason)
@@ -95,6 +98,8 @@ pub(crate) async fn update(conn: &mut PgConnection, seq: i64, record: &SandboxRe
     .bind(record.destroyed_at)
     .bind(number(record.revision))
     .bind(record.auto_snapshot.as_str())
+    .bind(record.death.as_ref().map(json).transpose()?)
+    .bind(record.start_due)
     .bind(seq)
     .execute(conn)
     .await

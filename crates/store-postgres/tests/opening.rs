@@ -5,10 +5,11 @@ use crate::{
     fixture::{Folder, impatient},
 };
 use atoll_store::{
-    EventKind, EventQuery, Events, Inserted, NewEvent, Outage, Sandboxes, Settings, Store, StoreError,
-    conformance::sandbox,
+    Change, EventKind, EventQuery, Events, Inserted, NewEvent, Outage, Sandboxes, Settings, Status,
+    StatusChange, Store, StoreError, conformance::sandbox,
 };
 use atoll_store_postgres::{Address, PostgresStore, SCHEMA_VERSION};
+use atoll_types::Death;
 use serde_json::json;
 use std::error::Error;
 
@@ -87,6 +88,36 @@ async fn a_newer_database_is_refused_and_left_alone() {
         assert!(advice(&error).contains("use the release that wrote it"));
     }
     assert_eq!(folder.tell("SELECT version FROM atoll.version"), "999");
+}
+
+/// Before version 3 only the sentence of the reason said how a container died, and whether what the image starts was still to be done.
+#[tokio::test]
+async fn a_status_of_an_older_release_keeps_its_cause() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let mut made = Vec::new();
+    for (status, reason, start_due, death) in [
+        (Status::Ready, "starting", true, None),
+        (Status::Dead, "out of memory", false, Some(Death::from_wait(None, Some(9), true))),
+        (Status::Dead, "killed by signal 6", false, Some(Death::from_wait(None, Some(6), false))),
+        (Status::Dead, "exited with status 3", false, Some(Death::from_wait(Some(3), None, false))),
+        (Status::Dead, "exited with status x", false, None),
+    ] {
+        let Inserted::New(record) = store.insert_sandbox(sandbox()).await.unwrap() else { panic!() };
+        let status = Some(StatusChange::new(status, Some(reason.into())));
+        store.update_sandbox(record.id, 1, Change { status, ..Change::default() }).await.unwrap();
+        made.push((record.id, start_due, death));
+    }
+    store.close().await;
+    folder.tell(
+        "ALTER TABLE atoll.sandboxes DROP COLUMN death; ALTER TABLE atoll.sandboxes DROP COLUMN start_due; \
+         UPDATE atoll.version SET version = 2",
+    );
+    let store = folder.open().await;
+    for (id, start_due, death) in made {
+        let record = store.sandbox(id).await.unwrap().unwrap();
+        assert_eq!((record.start_due, record.death), (start_due, death));
+    }
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0019_console_sessions.sql"),
     include_str!("../migrations/0020_conversations.sql"),
     include_str!("../migrations/0021_preview_tokens.sql"),
+    include_str!("../migrations/0022_starts_and_deaths.sql"),
 ];
 
 /// The version that this release writes.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
      destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, idle_pause, limits, labels, profile, \
-     environment, provider, auto_snapshot, skills";
+     environment, provider, auto_snapshot, skills, death, start_due";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
     row: &'r SqliteRow,
@@ -34,6 +34,11 @@ pub(crate) fn json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -
     let text: &str = get(row, column)?;
     serde_json::from_str(text)
         .map_err(|e| StoreError::Corrupt(format!("a {column} cannot be read"), Some(e.into())))
+}
+
+fn optional_json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<Option<T>> {
+    let text: Option<String> = get(row, column)?;
+    text.map(|text| serde_json::from_str(&text)).transpose().map_err(|_| damaged(column))
 }
 
 pub(crate) fn bytes32(row: &SqliteRow, column: &'static str) -> Result<[u8; 32]> {
@@ -80,6 +85,8 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         status: status(row)?,
         status_reason: get(row, "status_reason")?,
         idle_pause: get(row, "idle_pause")?,
+        death: optional_json(row, "death")?,
+        start_due: get(row, "start_due")?,
         image: get(row, "image")?,
         provider: get::<&str>(row, "provider")?.parse().map_err(|_| damaged("provider"))?,
         profile: json(row, "profile")?,
@@ -117,14 +124,8 @@ pub(crate) fn snapshot(row: &SqliteRow) -> Result<SnapshotRecord> {
         made_before: get(row, "made_before")?,
         created_at: get(row, "created_at")?,
         size_bytes: count(row, "size")?,
-        kernels: get::<Option<String>>(row, "kernels")?
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(|_| damaged("kernels"))?,
-        skills: get::<Option<String>>(row, "skills")?
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(|_| damaged("skills"))?,
+        kernels: optional_json(row, "kernels")?,
+        skills: optional_json(row, "skills")?,
         ready: get(row, "ready")?,
     })
 }

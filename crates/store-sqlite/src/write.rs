@@ -19,8 +19,8 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Result<String> {
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
-     bytes_downloaded, revision, search, provider, auto_snapshot, skills) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     bytes_downloaded, revision, search, provider, auto_snapshot, skills, death, start_due) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -28,7 +28,7 @@ const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, stat
 pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<i64>> {
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
-        id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
+        id, owner, owner_name, status, status_reason, idle_pause, death, start_due, image, provider, profile, container, volume, limits,
         idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment), skills,
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
@@ -65,6 +65,8 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(provider.as_str())
         .bind(auto_snapshot.as_str())
         .bind(json(skills)?)
+        .bind(death.as_ref().map(json).transpose()?)
+        .bind(start_due)
         .fetch_optional(conn)
         .await
         .map_err(failed("adding a sandbox"))
@@ -75,7 +77,8 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     sqlx::query(
         "UPDATE sandboxes SET status = ?, status_reason = ?, idle_pause = ?, container = ?, limits = ?, profile = ?, \
          idle_timeout_seconds = ?, network_enabled = ?, egress = ?, labels = ?, search = ?, environment = ?, \
-         last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ?, auto_snapshot = ? WHERE seq = ?",
+         last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ?, auto_snapshot = ?, death = ?, \
+         start_due = ? WHERE seq = ?",
     )
     .bind(record.status.as_str())
     .bind(&record.status_reason)
@@ -94,6 +97,8 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     .bind(record.destroyed_at)
     .bind(number(record.revision))
     .bind(record.auto_snapshot.as_str())
+    .bind(record.death.as_ref().map(json).transpose()?)
+    .bind(record.start_due)
     .bind(seq)
     .execute(conn)
     .await

@@ -6,6 +6,7 @@ use atoll_store::{
     StoreError, conformance::sandbox,
 };
 use atoll_store_sqlite::{SCHEMA_VERSION, SqliteStore};
+use atoll_types::Death;
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{error::Error, fs, os::unix::fs::PermissionsExt, path::Path};
@@ -103,21 +104,35 @@ async fn a_database_of_the_first_version_is_upgraded() {
     store.check().await.unwrap();
 }
 
-/// Before version 9 only the sentence of the reason told the two apart.
+/// Before version 9 only the sentence of the reason told the causes of a pause apart; before version 22 only it said how a container
+/// died, and whether what the image starts was still to be done.
 #[tokio::test]
-async fn a_pause_of_an_older_release_keeps_its_cause() {
+async fn a_status_of_an_older_release_keeps_its_cause() {
     let folder = Folder::new();
     let store = folder.open().await;
     let mut made = Vec::new();
-    for (status, reason, idle) in [
-        (Status::Paused, "idle for 900 seconds", true),
-        (Status::Paused, "paused by request", false),
-        (Status::Stopped, "idle for 900 seconds", false),
+    for (status, reason, idle_pause, start_due, death) in [
+        (Status::Paused, "idle for 900 seconds", true, false, None),
+        (Status::Paused, "paused by request", false, false, None),
+        (Status::Stopped, "idle for 900 seconds", false, false, None),
+        (Status::Ready, "starting", false, true, None),
+        (Status::Dead, "out of memory", false, false, Some(Death::from_wait(None, Some(9), true))),
+        (
+            Status::Dead,
+            "segmentation fault (139)",
+            false,
+            false,
+            Some(Death::from_wait(None, Some(11), false)),
+        ),
+        (Status::Dead, "killed by signal 6", false, false, Some(Death::from_wait(None, Some(6), false))),
+        (Status::Dead, "exited with status 3", false, false, Some(Death::from_wait(Some(3), None, false))),
+        (Status::Dead, "gone without a trace", false, false, Some(Death::lost())),
+        (Status::Dead, "exited with status x", false, false, None),
     ] {
         let Inserted::New(record) = store.insert_sandbox(sandbox()).await.unwrap() else { panic!() };
         let status = Some(StatusChange::new(status, Some(reason.into())));
         store.update_sandbox(record.id, 1, Change { status, ..Change::default() }).await.unwrap();
-        made.push((record.id, idle));
+        made.push((record.id, idle_pause, start_due, death));
     }
     store.close().await;
     let mut conn = other(&folder.file()).await;
@@ -133,13 +148,14 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
         "DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds",
     )
     .await;
-    let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; DROP TABLE audit_files; \
+    let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; ALTER TABLE sandboxes DROP COLUMN death; ALTER TABLE sandboxes DROP COLUMN start_due; DROP TABLE snapshots; DROP TABLE audit_files; \
                  ALTER TABLE sandboxes DROP COLUMN auto_snapshot; ALTER TABLE sandboxes DROP COLUMN skills; PRAGMA user_version = 8";
     tell(&mut conn, older).await;
     conn.close().await.unwrap();
     let store = folder.open().await;
-    for (id, idle) in made {
-        assert_eq!(store.sandbox(id).await.unwrap().unwrap().idle_pause, idle);
+    for (id, idle_pause, start_due, death) in made {
+        let record = store.sandbox(id).await.unwrap().unwrap();
+        assert_eq!((record.idle_pause, record.start_due, record.death), (idle_pause, start_due, death));
     }
 }
 

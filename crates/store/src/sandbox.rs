@@ -4,8 +4,8 @@
 use crate::{Clash, Millis, Result, SandboxId, StoreError};
 use async_trait::async_trait;
 use atoll_types::{
-    Activity, AutoSnapshot, ContainerId, InstalledSkill, Limits, ListQuery, Page, Profile, ProviderName,
-    SandboxRecord, Sealed, Status, VolumeId,
+    Activity, AutoSnapshot, ContainerId, Death, InstalledSkill, Limits, ListQuery, Page, Profile,
+    ProviderName, SandboxRecord, Sealed, Status, VolumeId,
 };
 use std::collections::BTreeMap;
 
@@ -72,13 +72,15 @@ pub struct StatusChange {
     pub reason: Option<String>,
     /// The reconciler pauses it because it was idle.
     pub idle_pause: bool,
+    /// How its container died; replaces the former end.
+    pub death: Option<Death>,
 }
 
 impl StatusChange {
     /// A status, and why.
     #[must_use]
     pub fn new(status: Status, reason: Option<String>) -> Self {
-        Self { status, reason, idle_pause: false }
+        Self { status, reason, idle_pause: false, death: None }
     }
 }
 
@@ -86,6 +88,8 @@ impl StatusChange {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     pub status: Option<StatusChange>,
+    /// Whether what its image starts is still to be done. A status without a container ends it.
+    pub start_due: Option<bool>,
     /// `Some(None)`: it has no container any more.
     pub container: Option<Option<ContainerId>>,
     pub limits: Option<Limits>,
@@ -125,6 +129,7 @@ impl Change {
         }
         let Change {
             status,
+            start_due,
             container,
             limits,
             profile,
@@ -140,9 +145,12 @@ impl Change {
             activity,
         } = self;
         let active = last_activity_at.max(activity.map(|activity| activity.at));
-        if let Some(StatusChange { status, reason, idle_pause }) = status {
+        if let Some(StatusChange { status, reason, idle_pause, death }) = status {
             (record.status, record.status_reason, record.idle_pause) = (status, reason, idle_pause);
+            record.death = death;
         }
+        let runs = matches!(record.status, Status::Ready | Status::Paused);
+        record.start_due = runs && start_due.unwrap_or(record.start_due);
         record.container = container.unwrap_or(record.container);
         record.limits = limits.unwrap_or(record.limits);
         record.profile = profile.unwrap_or(record.profile);
@@ -192,6 +200,8 @@ impl From<NewSandbox> for SandboxRecord {
             status,
             status_reason: None,
             idle_pause: false,
+            death: None,
+            start_due: false,
             image,
             provider,
             profile,

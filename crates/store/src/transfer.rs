@@ -81,7 +81,7 @@ pub const TABLES: &[Table] = &[
     table!("settings", false, "name", ["name" Text, "value" Text]),
     table!("sandboxes", true, "seq", [
         "seq" Integer, "id" Bytes, "owner" Text, "owner_name" Text, "status" Text, "status_reason" Text,
-        "idle_pause" Flag, "image" Text, "provider" Text, "profile" Text, "container" Bytes, "volume" Bytes, "limits" Text,
+        "idle_pause" Flag, "death" Text, "start_due" Flag, "image" Text, "provider" Text, "profile" Text, "container" Bytes, "volume" Bytes, "limits" Text,
         "idle_timeout_seconds" Integer, "max_lifetime_seconds" Integer, "network_enabled" Flag, "egress" Text,
         "session_key" Text, "auto_snapshot" Text, "labels" Text, "environment" Bytes, "skills" Text, "created_at" Integer,
         "last_activity_at" Integer, "stopped_at" Integer, "destroyed_at" Integer, "exec_count" Integer,

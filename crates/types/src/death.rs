@@ -61,24 +61,6 @@ impl Death {
         }
     }
 
-    /// The end that [`Death::reason`] tells of: records keep its words. None where they are other ones.
-    #[must_use]
-    pub fn of_reason(reason: &str) -> Option<Self> {
-        let of = |kind, signal, exit_status| Self { kind, signal, exit_status };
-        let signal = |number| of(DeathKind::Signal, Some(number), None);
-        let number = |prefix| reason.strip_prefix(prefix)?.parse::<i32>().ok();
-        match reason {
-            "out of memory" => Some(of(DeathKind::OutOfMemory, Some(9), None)),
-            "killed by SIGKILL (137)" => Some(signal(9)),
-            "segmentation fault (139)" => Some(signal(11)),
-            "terminated by SIGTERM (143)" => Some(signal(15)),
-            "gone without a trace" => Some(Self::lost()),
-            _ => number("killed by signal ").map(signal).or_else(|| {
-                number("exited with status ").map(|status| of(DeathKind::Exited, None, Some(status)))
-            }),
-        }
-    }
-
     /// The exit code as a shell tells it: 128 and the signal, or the exit status; none where nothing recorded it.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
@@ -102,21 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_read_from_its_reason() {
+    fn an_end_has_the_exit_code_of_a_shell() {
         for (death, code) in [
             (Death::from_wait(None, Some(9), true), Some(137)),
-            (Death::from_wait(None, Some(9), false), Some(137)),
-            (Death::from_wait(None, Some(11), false), Some(139)),
-            (Death::from_wait(None, Some(15), false), Some(143)),
             (Death::from_wait(None, Some(6), true), Some(134)),
             (Death::from_wait(Some(3), None, false), Some(3)),
             (Death::lost(), None),
         ] {
-            assert_eq!(Death::of_reason(&death.reason()), Some(death.clone()));
             assert_eq!(death.exit_code(), code, "{death:?}");
-        }
-        for other in ["its memory was copied", "out of memory and time", "exited with status x", ""] {
-            assert_eq!(Death::of_reason(other), None, "{other}");
         }
     }
 }

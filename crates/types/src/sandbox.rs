@@ -1,8 +1,8 @@
 //! The record of a sandbox. Which status may follow which is the core's business.
 
 use crate::{
-    AutoSnapshot, ContainerId, InstalledSkill, Limits, Millis, Profile, ProviderName, SandboxId, Sealed,
-    VolumeId, names,
+    AutoSnapshot, ContainerId, Death, InstalledSkill, Limits, Millis, Profile, ProviderName, SandboxId,
+    Sealed, VolumeId, names,
 };
 use std::collections::BTreeMap;
 
@@ -50,6 +50,10 @@ pub struct SandboxRecord {
     pub status_reason: Option<String>,
     /// It is paused because it was idle, and not on request.
     pub idle_pause: bool,
+    /// How its container died, where it did and the sandbox was not started since.
+    pub death: Option<Death>,
+    /// What its image starts in its container is not started yet, or not ready. Never without a container.
+    pub start_due: bool,
     pub image: String,
     /// The provider that runs it; it never changes.
     pub provider: ProviderName,

@@ -208,20 +208,33 @@ fn a_start_that_a_killed_server_left_is_done_by_the_next() {
     gated["spec"]["ready_check"] = json!("cat /tmp/up && { [ -z \"$GATE\" ] || cat /workspace/go; }");
     done(&server, &begin_of(&server, &gated));
     let address = server.address;
-    let asks = thread::spawn(move || {
-        let key = format!("Bearer {KEY}");
-        let body = br#"{"image":"gated","env_vars":{"GATE":"1"}}"#;
-        let _ = request(address, "POST", SANDBOXES, &[("Authorization", &key)], body);
+    let asks = [(); 2].map(|()| {
+        thread::spawn(move || {
+            let key = format!("Bearer {KEY}");
+            let body = br#"{"image":"gated","env_vars":{"GATE":"1"}}"#;
+            let _ = request(address, "POST", SANDBOXES, &[("Authorization", &key)], body);
+        })
     });
     let sandboxes = || server.ask("GET", SANDBOXES, "").json()["items"].as_array().unwrap().clone();
-    eventually("the sandbox", || sandboxes().iter().any(|one| one["status_reason"] == "starting"));
-    let sandbox = path_of(&sandboxes()[0]);
-    eventually("its command", || !running(&server, &sandbox).is_empty());
+    let starting = || sandboxes().iter().filter(|one| one["status_reason"] == "starting").count();
+    eventually("the sandboxes", || starting() == 2);
+    let [runs, pauses] = [0, 1].map(|number| path_of(&sandboxes()[number]));
+    for sandbox in [&runs, &pauses] {
+        eventually("its command", || !running(&server, sandbox).is_empty());
+    }
+    post(&server, &format!("{pauses}/pause"), "");
     server.kill();
-    asks.join().unwrap();
+    asks.into_iter().for_each(|ask| ask.join().unwrap());
     server.restart();
-    assert_eq!(server.ask("GET", &sandbox, "").json()["status_reason"], "starting");
-    server.says(&sandbox, "echo > /workspace/go");
-    eventually("it is ready", || server.ask("GET", &sandbox, "").json()["status_reason"].is_null());
-    is_up(&server, &sandbox);
+    assert_eq!(status(&server, &pauses), "paused");
+    for sandbox in [&runs, &pauses] {
+        // Resumes the one that is paused, in which the start is still due.
+        server.says(sandbox, "true");
+        assert_eq!(server.ask("GET", sandbox, "").json()["status_reason"], "starting");
+        server.says(sandbox, "echo > /workspace/go");
+    }
+    for sandbox in [&runs, &pauses] {
+        eventually("it is ready", || server.ask("GET", sandbox, "").json()["status_reason"].is_null());
+        is_up(&server, sandbox);
+    }
 }

@@ -269,7 +269,7 @@ pub(super) struct FileContainer {
 
 impl SandboxActor {
     /// The container for a file request, whether the sandbox runs or is stopped.
-    pub(super) async fn lend_files(
+    pub(super) async fn acquire_files(
         &mut self,
         states: LegalStates,
         place: OwnedSemaphorePermit,

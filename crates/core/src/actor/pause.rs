@@ -4,7 +4,7 @@
 //! The actor's own flag is only what it last did. After a restart, or where a reply was lost, it queries the
 //! provider.
 
-use super::{SandboxActor, must_allow};
+use super::{SandboxActor, must_allow, reason_to_run};
 use crate::lifecycle::ActiveContainer;
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
@@ -107,7 +107,7 @@ impl SandboxActor {
         let lacking = || Error::internal("what is paused cannot be resumed");
         container.pause().ok_or_else(lacking)?.resume().await?;
         let record = self.record().await?;
-        let status = StatusChange::new(Status::Ready, Some(reason.clone()));
+        let status = StatusChange::new(Status::Ready, reason_to_run(record.start_due, Some(reason.clone())));
         let activity = self.activity(ActivityKind::Resume, reason);
         let change =
             Change { status: Some(status), last_activity_at: Some(now_ms()), activity, ..Change::default() };

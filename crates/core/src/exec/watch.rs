@@ -17,6 +17,7 @@ use crate::{
     kernels::LeftCell,
     lifecycle::ActiveContainer,
     output_audit::OutputAudit,
+    start_check::check_exec,
 };
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecReport};
@@ -267,9 +268,13 @@ impl Execs {
         if let Err(error) = &tended {
             tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's cells");
         }
+        // A try of the ready check is the start's, which goes on with it, and no command of the sandbox's user.
+        let check = check_exec(container.id());
+        let is_known = open.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(sandbox, check));
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
-            earlier && !report.tool && started(report).is_ok()
+            let is_check = report.id == check && !is_known;
+            earlier && !report.tool && !is_check && started(report).is_ok()
         });
         let mut entered: Vec<(ExecReport, ExecEntry)> = Vec::new();
         for report in before {

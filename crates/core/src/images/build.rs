@@ -13,7 +13,7 @@ use super::{
     event, taken,
 };
 use crate::{
-    AttachVolume, Caller, CreateSandbox, NewVolume, Policy, PoolBounds, PoolChange,
+    AttachVolume, Caller, CreateSandbox, NewVolume, Policy, PoolBounds, PoolChange, idempotency::derived_id,
     operation::AuditedOperation, run_to_end::run_to_end,
 };
 use atoll_provider::Container;
@@ -119,7 +119,7 @@ struct Prepared {
 
 /// The sandbox of a build's first stage.
 fn first_sandbox(build: BuildId) -> SandboxId {
-    SandboxId::from_uuid(uuid::Uuid::new_v5(&build.uuid(), b"first"))
+    SandboxId::from_uuid(derived_id([&b"atoll first stage"[..], build.uuid().as_bytes()]))
 }
 
 fn cancelled() -> Error {

@@ -1,7 +1,8 @@
 //! Starting what the image of a sandbox says, in each new container of it, and waiting until that is ready.
 //!
-//! The record says `starting` from the moment in which the container runs until this is done. Where a server dies in between, or a
-//! caller leaves, the lifecycle finds it so and does it. The command's id is that of its container: begun twice, it runs once.
+//! It is due in the record from the moment in which the container runs until this is done, also while the sandbox is paused. Where a
+//! server dies in between, or a caller leaves, the lifecycle finds it so and does it. The command's id is that of its container: begun
+//! twice, it runs once.
 //!
 //! A new sandbox holds only what its image does. Where that does not become ready, the sandbox is destroyed and its create
 //! refused. Every other sandbox has files of its own, which its owner must be able to mend: it runs, and its record says why it is not
@@ -9,18 +10,16 @@
 
 use crate::{
     Caller, RollbackOptions, RolledBack, Sandboxes,
-    actor::STARTING,
-    image_start::{check_started, wait_until_ready},
     lifecycle::Quiet,
     operation::OperationSpec,
     run_to_end::run_to_end,
+    start_check::{check_started, start_exec, wait_until_ready},
 };
 use atoll_provider::Command;
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{ContainerId, ErrorCode, ExecId, ImageStart, Operation, Result, SnapshotId};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 use std::time::Duration;
-use uuid::Uuid;
 
 /// Sandboxes with a start that was left that are started together.
 const AT_ONCE: usize = 16;
@@ -29,15 +28,10 @@ const LEFT_AFTER: Duration = Duration::from_secs(5);
 /// The mode of a ready check in the audit trail, where a command has its own.
 const READY_CHECK: &str = "ready_check";
 
-/// The id of the command that the image starts in a container.
-fn start_exec(container: ContainerId) -> ExecId {
-    ExecId::from_uuid(Uuid::new_v5(&container.uuid(), b"start"))
-}
-
 impl Sandboxes {
     /// What is still to be started in a sandbox, and in which container.
     fn to_start(&self, record: &SandboxRecord) -> Option<(ImageStart, ContainerId)> {
-        let is_due = record.status == Status::Ready && record.status_reason.as_deref() == Some(STARTING);
+        let is_due = record.status == Status::Ready && record.start_due;
         self.catalogue.start(&record.profile.image).zip(record.container).filter(|_| is_due)
     }
 

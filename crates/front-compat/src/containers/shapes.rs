@@ -48,15 +48,14 @@ pub(super) fn detail(record: &SandboxRecord, now: Option<UsageNow>, started_at: 
     let mut item = json!(ContainerItem::new(record, now));
     let lives = matches!(record.status, Status::Ready | Status::Paused);
     let limits = &record.limits;
-    let dead = record.status_reason.as_deref().filter(|_| record.status == Status::Dead);
-    let death = dead.and_then(Death::of_reason);
+    let death = record.death.as_ref();
     let more = json!({
         "state": record.status.shown(),
         "running": lives,
         "pid": null,
         "started_at": started_at.map(at),
         "finished_at": record.destroyed_at.or(record.stopped_at).filter(|_| !lives).map(at),
-        "exit_code": death.as_ref().and_then(Death::exit_code),
+        "exit_code": death.and_then(Death::exit_code),
         "oom_killed": death.is_some_and(|death| death.kind == DeathKind::OutOfMemory),
         "reason": record.status_reason,
         "image": record.image,

@@ -5,7 +5,7 @@ use crate::{
     Activity, ActivityKind, Change, Clash, NewSandbox, SandboxId, SandboxRecord, Sealed, Status,
     StatusChange, StoreError, Thing,
 };
-use atoll_types::{AutoSnapshot, ContainerId, Limits};
+use atoll_types::{AutoSnapshot, ContainerId, Death, Limits};
 
 pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared) -> Outcome {
     let mut wanted =
@@ -15,10 +15,21 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
     let changes = [
         Change { status: reason(Status::Dead, "no space"), ..Change::default() },
         Change {
+            status: Some(StatusChange {
+                death: Some(Death::lost()),
+                ..StatusChange::new(Status::Dead, None)
+            }),
+            ..Change::default()
+        },
+        Change {
             status: Some(StatusChange { idle_pause: true, ..StatusChange::new(Status::Paused, None) }),
             ..Change::default()
         },
-        Change::status(Status::Ready),
+        Change { start_due: Some(true), ..Change::status(Status::Ready) },
+        Change::status(Status::Paused),
+        // Without a container nothing is due.
+        Change::status(Status::Stopped),
+        Change { start_due: Some(true), ..Change::status(Status::Ready) },
         Change { container: Some(Some(ContainerId::random())), ..Change::default() },
         Change { limits: Some(Limits { swap_bytes: 7, ..Limits::default() }), ..Change::default() },
         Change { labels: Some([("c".into(), "d".into())].into()), ..Change::default() },

@@ -3,9 +3,9 @@
 
 use super::installed::ordinary;
 use crate::{
-    image_start::{check_started, wait_until_ready},
     images::build_log::BuildLog,
     kill_on_drop::KillOnDrop,
+    start_check::{check_started, wait_until_ready},
 };
 use atoll_provider::{Command, Container, ExecEvent};
 use atoll_types::{ExecId, ImageConfig, ImageStart, Result};

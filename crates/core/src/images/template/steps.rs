@@ -5,13 +5,13 @@ use super::files::{BuildFiles, CopyTarget, small_layer};
 use crate::{
     files::{Tool, ToolOptions, feed_tool},
     image_specs::dockerfile::{CommandForm, Step, StepKind},
-    image_start::{run_once, shown_tail},
-    images::{build_log::BuildLog, config::ids_or_notice},
+    images::{build_log::BuildLog, config::ids_or_notice, hidden::name_left_out},
     sandboxes::check_environment,
+    start_check::{run_once, shown_tail},
 };
 use atoll_guest_tools::{AppliedLayer, ApplyLayer, Compression, ImageLimits};
 use atoll_provider::{Command, Container};
-use atoll_types::{Error, ErrorCode, ExecReport, ImageConfig, ImageStart, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, ExecId, ExecReport, ImageConfig, ImageStart, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -158,7 +158,7 @@ pub(super) async fn run_logged(
 ) -> Result<()> {
     command.timeout = Some(LONGEST_STEP);
     (command.lossless, command.output_limit) = (true, Some(WAITING));
-    let (report, tail) = run_once(container, &command, &mut |data| log.write(data)).await?;
+    let (report, tail) = run_once(container, ExecId::random(), &command, &mut |data| log.write(data)).await?;
     match verdict(&report, &tail) {
         Some((code, why)) => Err(Error::new(code, format!("{what} {why}"))),
         None => Ok(()),
@@ -268,7 +268,9 @@ impl Steps {
             plain,
         };
         let tool = Tool::start(&self.container, "apply-layer", &request, ToolOptions::fed()).await?;
-        feed_tool::<AppliedLayer>(&self.container, tool, layer.map(Ok)).await.map(drop)
+        let applied: AppliedLayer = feed_tool(&self.container, tool, layer.map(Ok)).await?;
+        name_left_out(&self.log, [applied.left_out]);
+        Ok(())
     }
 
     /// A text file of the image; empty where there is none.

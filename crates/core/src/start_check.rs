@@ -2,9 +2,9 @@
 //! the image. The command and the check are the image's and as hostile as the rest of it: their time and what is kept of their output
 //! are bounded.
 
-use crate::kill_on_drop::KillOnDrop;
+use crate::{idempotency::derived_id, kill_on_drop::KillOnDrop};
 use atoll_provider::{Command, Container, ExecEvent, Program};
-use atoll_types::{Error, ErrorCode, ExecId, ExecReport, ImageStart, ReadyCheck, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, ExecId, ExecReport, ImageStart, ReadyCheck, Result};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,6 +16,16 @@ const OUTPUT: u64 = 64 << 10;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a command's output may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The id of the command that the image starts in a container.
+pub(crate) fn start_exec(container: ContainerId) -> ExecId {
+    ExecId::from_uuid(derived_id([&b"atoll start"[..], container.uuid().as_bytes()]))
+}
+
+/// The id of each try of the ready check in a container. A try is forgotten before the next begins.
+pub(crate) fn check_exec(container: ContainerId) -> ExecId {
+    ExecId::from_uuid(derived_id([&b"atoll ready check"[..], container.uuid().as_bytes()]))
+}
 
 /// Keeps the last bytes.
 fn keep_tail(tail: &mut Vec<u8>, data: &[u8]) {
@@ -35,10 +45,10 @@ pub(crate) fn shown_tail(tail: &[u8]) -> String {
 /// gets what it prints.
 pub(crate) async fn run_once(
     container: &Arc<dyn Container>,
+    id: ExecId,
     command: &Command,
     observe: &mut (dyn FnMut(&[u8]) + Send),
 ) -> Result<(ExecReport, Vec<u8>)> {
-    let id = ExecId::random();
     let mut kill_on_drop = KillOnDrop::new(container, id);
     let mut events = container.guest().exec(id, command).await?;
     let mut tail = Vec::new();
@@ -50,7 +60,9 @@ pub(crate) async fn run_once(
                 keep_tail(&mut tail, &data);
             }
             ExecEvent::Ended(report) => {
-                kill_on_drop.forget();
+                kill_on_drop.disarm();
+                // Its end is known; without this its output stays longer.
+                let _ = container.guest().forget_exec(id).await;
                 return Ok((report, tail));
             }
         }
@@ -132,7 +144,12 @@ pub(crate) async fn wait_until_ready(
         check_started(container, start, exec).await?;
         let left = until.saturating_duration_since(Instant::now()).max(pause);
         attempt.timeout = Some(left);
-        let why = match timeout(left + GRACE, run_once(container, &attempt, &mut |_| {})).await {
+        let why = match timeout(
+            left + GRACE,
+            run_once(container, check_exec(container.id()), &attempt, &mut |_| {}),
+        )
+        .await
+        {
             Ok(done) => {
                 let (report, tail) = done?;
                 let Some(why) = failure(&report, &tail) else { return Ok(()) };
