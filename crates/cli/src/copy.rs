@@ -3,7 +3,7 @@
 
 use crate::{Failure, args::Cp, copy_end::CopyEnd, copy_folder, progress, resolve};
 use atoll_client::{Client, Download, Uuid};
-use atoll_types::files::READ_ONLY_REMEDY;
+use atoll_types::files::{NOT_WRITABLE, OVERWRITE};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use indicatif::ProgressBar;
@@ -109,7 +109,8 @@ async fn send(
         false => client.upload(id, path, body).await,
     };
     bar.finish_and_clear();
-    result.map_err(|e| Failure::from(e).with_remedy(READ_ONLY_REMEDY, "--force replaces it"))
+    let remedy = format!("{path}: {NOT_WRITABLE}; --force replaces it");
+    result.map_err(|e| Failure::from(e).with_remedy(OVERWRITE, &remedy))
 }
 
 pub(crate) fn pieces(

@@ -33,8 +33,11 @@ pub fn is_kernels_own(kind: u64) -> bool {
     KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff))
 }
 
-/// What helps where a write meets a file that the sandbox's user may not write, in the words of the HTTP API.
-pub const READ_ONLY_REMEDY: &str = "overwrite=force replaces it";
+/// The parameter of an upload that `permission_denied` names where the sandbox's user may not write the file: with `force` it is
+/// replaced.
+pub const OVERWRITE: &str = "overwrite";
+/// What is said then, and before what helps by each way of asking.
+pub const NOT_WRITABLE: &str = "the sandbox's user may not write this file";
 
 names!(
     /// What a name stands for.

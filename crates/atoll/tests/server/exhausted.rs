@@ -40,12 +40,23 @@ const OUTPUT: &str = "import sys\nopen('/workspace/full', 'w')\nwhile True: prin
 
 /// What uses a limit up, with which limits, whether a file shows that it is used up, and whether files can be
 /// written then.
-const LIMITS: [(&str, &str, &str, bool); 5] = [
+type Exhausted = (&'static str, &'static str, &'static str, bool);
+
+const LIMITS: [Exhausted; 5] = [
     ("processes", r#"{"processes":24}"#, PROCESSES, true),
     ("descriptors", "{}", DESCRIPTORS, true),
     ("memory", r#"{"memory_mb":64}"#, MEMORY, true),
     ("disk", r#"{"disk_mb":64}"#, DISK, false),
     ("output", "{}", OUTPUT, true),
+];
+
+/// The same by another user, or on a disk in memory.
+const OTHER_PROFILES: [Exhausted; 5] = [
+    ("processes as root", r#"{"profile":"root","processes":24}"#, PROCESSES, true),
+    ("descriptors as root", r#"{"profile":"root"}"#, DESCRIPTORS, true),
+    ("memory as root", r#"{"profile":"root","memory_mb":64}"#, MEMORY, true),
+    ("processes with tools", r#"{"profile":"tools","processes":24}"#, PROCESSES, true),
+    ("disk with tools", r#"{"profile":"tools","memory_mb":512}"#, DISK, false),
 ];
 
 /// An answer of the API's own, which is no death.
@@ -55,20 +66,44 @@ fn expect_own(limit: &str, what: &str, answer: &http::Answer) {
     assert!(!text.contains("container_died"), "{limit}: {what}: {text}");
 }
 
-/// The status of an answer that has no end; it is read no further.
-fn begins(server: &Server, path: &str) -> (u16, TcpStream) {
+/// The status of an answer that has no end, to a request with these headers more; it is read no further.
+fn begins(server: &Server, path: &str, more: &str) -> (u16, TcpStream) {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n{more}\r\n").unwrap();
     let mut head = [0; 12];
     stream.read_exact(&mut head).unwrap();
     (std::str::from_utf8(&head[9..]).unwrap().parse().unwrap(), stream)
 }
 
-/// Asks for everything. Each answer is one of the API's own, and none is a death. One command runs already.
-fn ask_everything(server: &Server, limit: &str, sandbox: &str, running: &str) {
-    let running = running.strip_prefix(&format!("{sandbox}/")).unwrap();
-    let (stdin, signal) = (format!("{running}/stdin"), format!("{running}/signal"));
+/// What makes the connection of a forwarded port.
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+
+/// What is asked of a command and of a kernel that run already.
+fn of_what_runs(running: &str, kernel: &str) -> [(&'static str, String, String); 9] {
+    let code = |code: &str| json!({ "code": code }).to_string();
+    [
+        ("POST", format!("{running}/stdin"), "a line\n".into()),
+        ("POST", format!("{running}/signal"), json!({ "signal": "CONT" }).to_string()),
+        ("GET", format!("{running}/output?follow=false&format=raw"), String::new()),
+        ("POST", format!("{kernel}/complete"), code("ec")),
+        ("POST", format!("{kernel}/checkpoints"), "{}".into()),
+        ("GET", format!("{kernel}/checkpoints"), String::new()),
+        ("POST", format!("{kernel}/fork"), String::new()),
+        ("POST", format!("{kernel}/execute"), json!({ "code": "1", "timeout": 20 }).to_string()),
+        ("POST", format!("{kernel}/restart"), String::new()),
+    ]
+}
+
+/// Asks for everything. Each answer is one of the API's own, and none is a death. A command and a kernel run already.
+fn ask_everything(server: &Server, limit: &str, sandbox: &str, running: &str, kernel: &str) {
+    let skill = server.ask(
+        "POST",
+        "/api/v1/skills",
+        &json!({ "name": "kept", "skill_md_content": "# It" }).to_string(),
+    );
+    let install = json!({ "skill_ids": [skill.json()["id"]] }).to_string();
     let requests = [
         ("GET", "files/there", String::new()),
         ("GET", "files", String::new()),
@@ -81,14 +116,15 @@ fn ask_everything(server: &Server, limit: &str, sandbox: &str, running: &str) {
         ("POST", "fs/grep", json!({ "pattern": "needle" }).to_string()),
         ("GET", "fs/tar?path=there", String::new()),
         ("PUT", "fs/tar?path=unpacked", String::new()),
+        ("GET", "fs/history?path=there", String::new()),
+        ("POST", "skills", install),
+        ("GET", "export", String::new()),
         ("GET", "metrics", String::new()),
         ("GET", "execs", String::new()),
         ("POST", "exec", json!({ "command": "echo $((1+1))" }).to_string()),
         ("POST", "exec", json!({ "command": "echo", "stream": true, "timeout_seconds": 20 }).to_string()),
         ("POST", "run", json!({ "code": "1+1", "language": "python", "timeout": 20 }).to_string()),
         ("GET", "ports/8000/", String::new()),
-        ("POST", stdin.as_str(), "a line\n".into()),
-        ("POST", signal.as_str(), json!({ "signal": "CONT" }).to_string()),
         ("GET", "kernels", String::new()),
         ("POST", "kernels", json!({ "language": "bash" }).to_string()),
         ("POST", "dependencies", json!({ "packages": { "x": "" }, "timeout": 5 }).to_string()),
@@ -99,51 +135,72 @@ fn ask_everything(server: &Server, limit: &str, sandbox: &str, running: &str) {
         ("POST", "pause", String::new()),
         ("POST", "resume", String::new()),
     ];
-    for (method, path, body) in requests {
+    let of_sandbox = requests.map(|(method, path, body)| {
         let whole = if path.is_empty() { sandbox.to_owned() } else { format!("{sandbox}/{path}") };
-        let answer = server.ask(method, &whole, &body);
+        (method, whole, body)
+    });
+    for (method, path, body) in of_what_runs(running, kernel).into_iter().chain(of_sandbox) {
+        let answer = server.ask(method, &path, &body);
         expect_own(limit, &format!("{method} {path}"), &answer);
     }
-    let (status, _watching) = begins(server, &format!("{sandbox}/fs/watch?path=."));
-    assert_ne!(status, 500, "{limit}: watch");
+    server.ask("DELETE", &format!("/api/v1/skills/{}", skill.json()["id"].as_str().unwrap()), "");
+    for (path, more) in [("fs/watch?path=.", ""), ("forward?port=8000", UPGRADE)] {
+        let (status, _open) = begins(server, &format!("{sandbox}/{path}"), more);
+        assert_ne!(status, 500, "{limit}: {path}");
+    }
     // A terminal, or an ordinary refusal.
     if let Err((status, text)) = connect(server, &format!("{sandbox}/terminal?command=tty"), &[AUTH]) {
         assert!(status != 500 && !text.contains("container_died"), "{limit}: terminal: {status} {text}");
     }
 }
 
+/// A sandbox in which this limit is used up answers, and is as it was once there is room again.
+fn outlives(server: &Server, (limit, create, fill, writable): Exhausted) {
+    let sandbox = server.create(create);
+    assert_eq!(server.says(&sandbox, "echo needle > there; cat there"), "needle");
+    let snapshot = server.ask("POST", &format!("{sandbox}/snapshots"), "{}").json();
+    // A command is known for as long as its PID 1 lives.
+    let before = start(server, &sandbox, json!({ "arguments": ["sleep", "5000"], "stdin_open": true }));
+    let kernels = format!("{sandbox}/kernels");
+    let language = if create.contains("memory_mb") { "bash" } else { "python" };
+    let kernel = server.ask("POST", &kernels, &json!({ "language": language }).to_string()).json();
+    let kernel =
+        format!("{kernels}/{}", kernel["kernel_id"].as_str().unwrap_or_else(|| panic!("{limit}: {kernel}")));
+    let filling = start(server, &sandbox, json!({ "arguments": ["/usr/bin/python3", "-c", fill] }));
+    if writable {
+        eventually(limit, || server.ask("GET", &format!("{sandbox}/fs/stat?path=full"), "").status == 200);
+    } else {
+        eventually(limit, || server.ask("PUT", &format!("{sandbox}/files/x"), "x").status == 507);
+    }
+    ask_everything(server, limit, &sandbox, &before, &kernel);
+    let read = server.ask("GET", &format!("{sandbox}/files/there"), "");
+    assert_eq!((read.status, &read.body[..]), (200, &b"needle\n"[..]), "{limit}");
+    assert_eq!(info(server, &before)["status"], "running", "{limit}");
+    // It ends what runs, unless it is refused. A disk in memory has no snapshots.
+    let back = snapshot["id"].as_str().map(|id| {
+        let back = server.ask("POST", &format!("{sandbox}/snapshots/{id}/rollback"), "");
+        expect_own(limit, "rollback", &back);
+        back
+    });
+    assert!(back.is_some() || create.contains("tools"), "{limit}: {snapshot}");
+    if back.as_ref().is_none_or(|back| back.status != 200) {
+        assert_eq!(server.ask("POST", &format!("{filling}/kill"), "").status, 200, "{limit}");
+        ended(server, &filling);
+    }
+    assert_eq!(server.says(&sandbox, "rm -f fill; echo well"), "well", "{limit}: {back:?}");
+    assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
+}
+
 #[test]
 fn pid_1_outlives_every_exhausted_limit() {
     let server = Server::start();
-    for (limit, create, fill, writable) in LIMITS {
-        let sandbox = server.create(create);
-        assert_eq!(server.says(&sandbox, "echo needle > there; cat there"), "needle");
-        let snapshot = server.ask("POST", &format!("{sandbox}/snapshots"), "{}").json();
-        // A command is known for as long as its PID 1 lives.
-        let before = start(&server, &sandbox, json!({ "arguments": ["sleep", "5000"], "stdin_open": true }));
-        let filling = start(&server, &sandbox, json!({ "arguments": ["/usr/bin/python3", "-c", fill] }));
-        if writable {
-            eventually(limit, || {
-                server.ask("GET", &format!("{sandbox}/fs/stat?path=full"), "").status == 200
-            });
-        } else {
-            eventually(limit, || server.ask("PUT", &format!("{sandbox}/files/x"), "x").status == 507);
-        }
-        ask_everything(&server, limit, &sandbox, &before);
-        let read = server.ask("GET", &format!("{sandbox}/files/there"), "");
-        assert_eq!((read.status, &read.body[..]), (200, &b"needle\n"[..]), "{limit}");
-        assert_eq!(info(&server, &before)["status"], "running", "{limit}");
-        // It ends what runs, unless it is refused.
-        let back = format!("{sandbox}/snapshots/{}/rollback", snapshot["id"].as_str().unwrap());
-        let back = server.ask("POST", &back, "");
-        expect_own(limit, "rollback", &back);
-        if back.status != 200 {
-            assert_eq!(server.ask("POST", &format!("{filling}/kill"), "").status, 200, "{limit}");
-            ended(&server, &filling);
-        }
-        assert_eq!(server.says(&sandbox, "rm -f fill; echo well"), "well", "{limit}: {back:?}");
-        assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
-    }
+    LIMITS.into_iter().for_each(|limit| outlives(&server, limit));
+}
+
+#[test]
+fn pid_1_outlives_exhausted_limits_in_other_profiles() {
+    let server = Server::start();
+    OTHER_PROFILES.into_iter().for_each(|limit| outlives(&server, limit));
 }
 
 #[test]
@@ -153,7 +210,7 @@ fn pid_1_has_descriptors_left_however_many_its_callers_hold() {
     assert_eq!(server.says(&sandbox, "echo needle > there"), "");
     let mut held = Vec::new();
     for number in 0..200 {
-        let (status, watching) = begins(&server, &format!("{sandbox}/fs/watch?path=."));
+        let (status, watching) = begins(&server, &format!("{sandbox}/fs/watch?path=."), "");
         assert!(status == 200 || (400..500).contains(&status) || status == 503, "watch {number}: {status}");
         held.push(watching);
         let body = json!({ "arguments": ["cat"], "background": true, "stdin_open": true });
@@ -250,6 +307,7 @@ fn files_that_their_owner_made_read_only_need_force() {
     assert_eq!((refused.status, error["code"].as_str()), (403, Some("permission_denied")), "{refused:?}");
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("kept: ") && message.contains("overwrite=force"), "{message}");
+    assert_eq!(error["details"]["field"], "overwrite");
     assert_eq!(server.says(&sandbox, "cat kept"), "mine");
     assert_eq!(server.ask("PUT", &format!("{file}?overwrite=maybe"), "theirs").status, 422);
     assert_eq!(server.ask("PUT", &format!("{file}?overwrite=force"), "theirs").status, 204);

@@ -4,7 +4,10 @@
 use super::{directories, entry, path::SplitPath, resolve};
 use crate::{errors::on_path, reserve};
 use atoll_guest_proto::v1::{FileEntry, WriteHead};
-use atoll_types::{Error, ErrorCode, Result, files::READ_ONLY_REMEDY};
+use atoll_types::{
+    Error, ErrorCode, Result,
+    files::{NOT_WRITABLE, OVERWRITE},
+};
 use rustix::{
     fs::{
         Access, AtFlags, FileType, Mode, OFlags, RenameFlags, accessat, fchmod, openat, renameat,
@@ -162,8 +165,8 @@ fn check_writable(parent: &OwnedFd, name: &str, place: &SplitPath) -> Result<()>
     let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
     match accessat(parent, name, Access::WRITE_OK, flags) {
         Err(Errno::ACCESS | Errno::PERM) => {
-            let message = format!("the sandbox's user may not write this file; {READ_ONLY_REMEDY}");
-            Err(Error::new(ErrorCode::PermissionDenied, message).at(place.field))
+            let message = format!("{NOT_WRITABLE}; {OVERWRITE}=force replaces it");
+            Err(Error::new(ErrorCode::PermissionDenied, message).at(OVERWRITE))
         }
         other => other.map_err(|e| on_path(e, place.field)),
     }

@@ -6,7 +6,7 @@ use super::{Guest, descriptors::Reading, exec::hostile};
 use atoll_guest_proto::v1;
 use atoll_types::{
     Error, ErrorCode, Result,
-    files::{Entry, EntryKind, WriteOptions},
+    files::{Entry, EntryKind, OVERWRITE, WriteOptions},
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -88,7 +88,7 @@ impl FileReader {
 /// The error, naming the path where it is about one.
 #[must_use]
 pub fn about_path(error: Error, path: &str) -> Error {
-    let about = matches!(error.field.as_deref(), Some("path" | "from" | "to"));
+    let about = matches!(error.field.as_deref(), Some("path" | "from" | "to" | OVERWRITE));
     if !(about || error.code == ErrorCode::DiskFull) || error.message.contains(path) {
         return error;
     }

@@ -18,7 +18,7 @@ use atoll_guest_tools::{Pack, Unpack};
 use atoll_store::ToolSession;
 use atoll_types::{
     Error, ErrorCode, Result,
-    files::{EntryKind, READ_ONLY_REMEDY, WriteOptions},
+    files::{EntryKind, NOT_WRITABLE, OVERWRITE, WriteOptions},
 };
 use base64::Engine;
 use bytes::Bytes;
@@ -29,7 +29,9 @@ const REMEDY: &str = "make it writable in the session first (chmod u+w), or impo
 
 /// An error of a write, with a remedy that the tools have.
 fn remedied(mut error: Error) -> Error {
-    error.message = error.message.replace(READ_ONLY_REMEDY, REMEDY);
+    if error.code == ErrorCode::PermissionDenied && error.field.as_deref() == Some(OVERWRITE) {
+        error.message = format!("{NOT_WRITABLE}; {REMEDY}");
+    }
     error
 }
 
