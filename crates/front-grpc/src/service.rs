@@ -22,7 +22,7 @@ pub(crate) struct Service {
     settings: Arc<GrpcSettings>,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+type CallResult<T> = Result<Response<T>, Status>;
 
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     request.extensions().get::<Caller>().cloned().ok_or_else(|| Status::internal("the caller is not known"))
@@ -45,14 +45,14 @@ impl Service {
 }
 
 /// An answer that says what went wrong with the session, or the call's status.
-fn told<T>(error: Error, in_band: impl FnOnce(String) -> T) -> Answer<T> {
+fn in_band_answer<T>(error: Error, in_band: impl FnOnce(String) -> T) -> CallResult<T> {
     match status::is_about_session(&error) {
         true => Ok(Response::new(in_band(error.message))),
         false => Err(refused(error)),
     }
 }
 
-fn told_by_command(error: Error) -> Answer<v1::ExecResponse> {
+fn in_band_answer_of_command(error: Error) -> CallResult<v1::ExecResponse> {
     match is_told(&error) {
         true => Ok(Response::new(not_run(error.message, false))),
         false => Err(refused(error)),
@@ -64,7 +64,7 @@ impl SandboxService for Service {
     async fn create_session(
         &self,
         request: Request<v1::CreateSessionRequest>,
-    ) -> Answer<v1::CreateSessionResponse> {
+    ) -> CallResult<v1::CreateSessionResponse> {
         let caller = caller(&request)?;
         let made = sessions::create(&self.core, &self.settings, &caller, request.into_inner()).await;
         let session = Renderer::new(&self.core).info(&made.map_err(refused)?)?;
@@ -74,7 +74,7 @@ impl SandboxService for Service {
     async fn destroy_session(
         &self,
         request: Request<v1::DestroySessionRequest>,
-    ) -> Answer<v1::DestroySessionResponse> {
+    ) -> CallResult<v1::DestroySessionResponse> {
         let caller = caller(&request)?;
         let sandbox = self.sandbox(&caller, &request.get_ref().session_id).await?;
         if let Some(sandbox) = sandbox {
@@ -83,7 +83,10 @@ impl SandboxService for Service {
         Ok(Response::new(v1::DestroySessionResponse { success: sandbox.is_some() }))
     }
 
-    async fn get_session(&self, request: Request<v1::GetSessionRequest>) -> Answer<v1::GetSessionResponse> {
+    async fn get_session(
+        &self,
+        request: Request<v1::GetSessionRequest>,
+    ) -> CallResult<v1::GetSessionResponse> {
         let caller = caller(&request)?;
         let found = sessions::find(&self.core, &caller, &request.get_ref().session_id).await;
         let found = found.map_err(refused)?.ok_or_else(|| Status::not_found(NOT_FOUND))?;
@@ -94,7 +97,7 @@ impl SandboxService for Service {
     async fn list_sessions(
         &self,
         request: Request<v1::ListSessionsRequest>,
-    ) -> Answer<v1::ListSessionsResponse> {
+    ) -> CallResult<v1::ListSessionsResponse> {
         let caller = caller(&request)?;
         let found = sessions::all(&self.core, &caller).await.map_err(refused)?;
         let mut renderer = Renderer::new(&self.core);
@@ -102,7 +105,7 @@ impl SandboxService for Service {
         Ok(Response::new(v1::ListSessionsResponse { sessions }))
     }
 
-    async fn exec(&self, request: Request<v1::ExecRequest>) -> Answer<v1::ExecResponse> {
+    async fn exec(&self, request: Request<v1::ExecRequest>) -> CallResult<v1::ExecResponse> {
         let caller = caller(&request)?;
         let Some(sandbox) = self.sandbox(&caller, &request.get_ref().session_id).await? else {
             return Ok(Response::new(not_run(NOT_FOUND, false)));
@@ -113,16 +116,19 @@ impl SandboxService for Service {
                 response.extensions_mut().insert(outcome.held);
                 Ok(response)
             }
-            Err(error) => told_by_command(error),
+            Err(error) => in_band_answer_of_command(error),
         }
     }
 
     type ExecStreamStream = Pin<Box<dyn Stream<Item = Result<v1::ExecStreamResponse, Status>> + Send>>;
 
-    async fn exec_stream(&self, request: Request<v1::ExecStreamRequest>) -> Answer<Self::ExecStreamStream> {
+    async fn exec_stream(
+        &self,
+        request: Request<v1::ExecStreamRequest>,
+    ) -> CallResult<Self::ExecStreamStream> {
         let caller = caller(&request)?;
         let life = request.extensions().get::<Life>().cloned();
-        let only = |message: String| -> Answer<Self::ExecStreamStream> {
+        let only = |message: String| -> CallResult<Self::ExecStreamStream> {
             Ok(Response::new(Box::pin(stream::iter([Ok(failed(message))]))))
         };
         let Some(sandbox) = self.sandbox(&caller, &request.get_ref().session_id).await? else {
@@ -135,7 +141,7 @@ impl SandboxService for Service {
         }
     }
 
-    async fn write_file(&self, request: Request<v1::WriteFileRequest>) -> Answer<v1::WriteFileResponse> {
+    async fn write_file(&self, request: Request<v1::WriteFileRequest>) -> CallResult<v1::WriteFileResponse> {
         let caller = caller(&request)?;
         let failed = |error| v1::WriteFileResponse { success: false, error: Some(error) };
         let Some(sandbox) = self.sandbox(&caller, &request.get_ref().session_id).await? else {
@@ -143,11 +149,11 @@ impl SandboxService for Service {
         };
         match files::write(&self.core, &caller, sandbox, request.into_inner()).await {
             Ok(()) => Ok(Response::new(v1::WriteFileResponse { success: true, error: None })),
-            Err(error) => told(error, failed),
+            Err(error) => in_band_answer(error, failed),
         }
     }
 
-    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> Answer<v1::ReadFileResponse> {
+    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> CallResult<v1::ReadFileResponse> {
         let caller = caller(&request)?;
         let failed = |error| v1::ReadFileResponse { success: false, content: None, error: Some(error) };
         let v1::ReadFileRequest { session_id, path } = request.into_inner();
@@ -161,11 +167,11 @@ impl SandboxService for Service {
                 response.extensions_mut().insert(held);
                 Ok(response)
             }
-            Err(error) => told(error, failed),
+            Err(error) => in_band_answer(error, failed),
         }
     }
 
-    async fn pip_install(&self, request: Request<v1::PipInstallRequest>) -> Answer<v1::ExecResponse> {
+    async fn pip_install(&self, request: Request<v1::PipInstallRequest>) -> CallResult<v1::ExecResponse> {
         let caller = caller(&request)?;
         let v1::PipInstallRequest { session_id, packages } = request.into_inner();
         let Some(sandbox) = self.sandbox(&caller, &session_id).await? else {
@@ -173,7 +179,7 @@ impl SandboxService for Service {
         };
         match exec::install(&self.core, &caller, sandbox, &packages).await {
             Ok(answer) => Ok(Response::new(answer)),
-            Err(error) => told_by_command(error),
+            Err(error) => in_band_answer_of_command(error),
         }
     }
 }

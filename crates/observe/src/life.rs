@@ -53,7 +53,7 @@ impl Life {
 
     /// Later turns do not show what was there at the start, except an exchange, which is two renames in one: the
     /// file that leaves is not the one that came.
-    pub(crate) fn go_on(&mut self, turn: Turn) {
+    pub(crate) fn add_turn(&mut self, turn: Turn) {
         self.there = turn.leaves();
         if let (false, Turn::MovedHere(here), Turn::MovedAway(inode)) = (self.turns, self.first, turn)
             && here != inode
@@ -92,7 +92,7 @@ mod tests {
 
     fn after(turns: &[Turn]) -> Life {
         let mut life = Life::begin(turns[0], None);
-        turns[1..].iter().for_each(|turn| life.go_on(*turn));
+        turns[1..].iter().for_each(|turn| life.add_turn(*turn));
         life
     }
 

@@ -142,7 +142,7 @@ impl Window {
         self.cost += if self.turned.insert(inode) { ENTRY / 2 } else { 0 };
         let names = self.names.entry(at.dir.number).or_default();
         if let Some(life) = names.get_mut(at.name) {
-            life.go_on(turn);
+            life.add_turn(turn);
             return false;
         }
         let name = Name::from(at.name);

@@ -207,12 +207,12 @@ impl Pause for NativeContainer {
 impl LiveLimits for NativeContainer {
     async fn set_limits(&self, limits: Limits) -> Result<()> {
         self.launcher.ask(Request::SetLimits(self.id, limits)).await?;
-        self.guest.configure(told(&limits)).await
+        self.guest.configure(guest_limits(&limits)).await
     }
 }
 
 /// The limits that PID 1 applies itself.
-fn told(limits: &Limits) -> GuestChange {
+fn guest_limits(limits: &Limits) -> GuestChange {
     let spool = Spool { bytes: spool_bytes(limits), of_one: output_bytes(limits) };
     let Limits { open_files, processes, .. } = *limits;
     let (open_files, processes) = (Some(open_files), Some(processes));
@@ -229,7 +229,7 @@ impl Claimable for NativeContainer {
     }
 
     async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()> {
-        let change = GuestChange { environment: Some(environment), ..told(&limits) };
+        let change = GuestChange { environment: Some(environment), ..guest_limits(&limits) };
         let asked = self.launcher.ask(Request::Claim(self.id, limits));
         // The launcher changes the one and PID 1 the other; neither waits for the other. PID 1's reply also
         // shows that it lives.

@@ -221,12 +221,12 @@ pub(crate) fn untouched(old: &Stat, new: &Stat, certain_before: i64) -> bool {
     shape(old) == shape(new) && times(old) == times(new) && changed_ms < certain_before
 }
 
-/// Whether two files hold the same; also where `go_on`, which is called with the length of each piece, ends the
+/// Whether two files hold the same; also where `may_continue`, which is called with the length of each piece, ends the
 /// comparison.
 pub(crate) fn same_content(
     old: &OwnedFd,
     new: &OwnedFd,
-    mut go_on: impl FnMut(u64) -> bool,
+    mut may_continue: impl FnMut(u64) -> bool,
 ) -> rustix::io::Result<bool> {
     let (mut left, mut right) = (vec![0; 128 << 10], vec![0; 128 << 10]);
     let mut at = 0;
@@ -235,7 +235,7 @@ pub(crate) fn same_content(
         if left[..a] != right[..b] {
             return Ok(false);
         }
-        if a == 0 || !go_on(a as u64) {
+        if a == 0 || !may_continue(a as u64) {
             return Ok(true);
         }
         at += a as u64;

@@ -145,7 +145,7 @@ impl Lane {
         Err(lost)
     }
 
-    fn became<'c>(&'c self, begun: &'c str) -> Answer<'c, Result<String>> {
+    fn became<'c>(&'c self, begun: &'c str) -> TransactionFuture<'c, Result<String>> {
         Box::pin(async move {
             let mut conn = connect(&self.options).await?;
             let status: Option<String> = sql::scalar("SELECT pg_xact_status(CAST($1::text AS xid8))")
@@ -168,10 +168,10 @@ impl Lane {
 }
 
 /// Named, so that it can be told to be `Send` whatever the lifetime.
-type Answer<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
+type TransactionFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 
 /// Begins, and returns the server that has the database, and the transaction's number. One message, so one round trip.
-fn start(conn: &mut PgConnection) -> Answer<'_, sqlx::Result<(String, String)>> {
+fn start(conn: &mut PgConnection) -> TransactionFuture<'_, sqlx::Result<(String, String)>> {
     Box::pin(async move {
         let begin = format!(
             "BEGIN; SELECT pg_advisory_xact_lock_shared({FENCE}); \
@@ -184,7 +184,7 @@ fn start(conn: &mut PgConnection) -> Answer<'_, sqlx::Result<(String, String)>> 
     })
 }
 
-fn say<'c>(conn: &'c mut PgConnection, sql: &'static str) -> Answer<'c, sqlx::Result<()>> {
+fn say<'c>(conn: &'c mut PgConnection, sql: &'static str) -> TransactionFuture<'c, sqlx::Result<()>> {
     Box::pin(async move {
         let said = timeout(LONGEST, conn.execute(sql)).await;
         said.map_err(|late| sqlx::Error::Io(late.into()))?.map(drop)

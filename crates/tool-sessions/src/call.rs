@@ -28,7 +28,7 @@ impl Sessions {
         cancel: &CancellationToken,
     ) -> ToolReply {
         let answer = self.carry(who, tool, arguments, None, listener, cancel).await;
-        self.told(who, answer).await
+        self.reply_of(who, answer).await
     }
 
     /// The same under an id of the caller: a command or a cell of this id that runs or ran is joined and not run again, also
@@ -43,7 +43,7 @@ impl Sessions {
         cancel: &CancellationToken,
     ) -> ToolReply {
         let answer = self.carry(who, tool, arguments, Some(id), listener, cancel).await;
-        self.told(who, answer).await
+        self.reply_of(who, answer).await
     }
 
     /// Runs code, with an input that was parsed before.
@@ -55,7 +55,7 @@ impl Sessions {
         cancel: &CancellationToken,
     ) -> ToolReply {
         let answer = self.code(who, input, None, listener, cancel).boxed().await;
-        self.told(who, answer).await
+        self.reply_of(who, answer).await
     }
 
     /// The arguments with the operator's timeout, where they name none.

@@ -26,12 +26,12 @@ impl Sessions {
                 Err(error) => Err(self.failed_in(&session, error).await),
             }
         };
-        self.told(who, answer.await).await
+        self.reply_of(who, answer.await).await
     }
 
     /// The reply of work in no session.
     pub async fn reply(&self, who: &ToolCaller, done: Result<Value>) -> ToolReply {
         let reply = |value| ToolReply { value, failure: None, images: Vec::new(), changed: None };
-        self.told(who, done.map(reply).map_err(Failure::from)).await
+        self.reply_of(who, done.map(reply).map_err(Failure::from)).await
     }
 }

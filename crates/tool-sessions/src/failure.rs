@@ -51,7 +51,7 @@ const BETWEEN: Duration = Duration::from_millis(100);
 
 impl Sessions {
     /// The reply of a result.
-    pub(crate) async fn told(&self, who: &ToolCaller, answer: ToolResult) -> ToolReply {
+    pub(crate) async fn reply_of(&self, who: &ToolCaller, answer: ToolResult) -> ToolReply {
         let failure = match answer {
             Ok(reply) => return reply,
             Err(failure) => failure,

@@ -1,6 +1,6 @@
 //! One transaction: entries become rows, each with the MAC that links it to the one before.
 
-use super::{Answer, Ending, task::Task};
+use super::{Ending, Responder, task::Task};
 use atoll_store::{
     Activity, AuditBatch, AuditRow, Entry, Facts, NewEvent, OpenOperation, OperationId, Result, StoreError,
 };
@@ -14,7 +14,7 @@ pub(super) struct Write {
     pub(super) entry: Entry,
     pub(super) activities: Vec<Activity>,
     pub(super) events: Vec<NewEvent>,
-    pub(super) answer: Option<Answer<()>>,
+    pub(super) answer: Option<Responder<()>>,
 }
 
 impl Write {
@@ -22,7 +22,7 @@ impl Write {
         Self { entry, activities: Vec::new(), events: Vec::new(), answer: None }
     }
 
-    pub(super) fn end(ending: Ending, answer: Option<Answer<()>>) -> Self {
+    pub(super) fn end(ending: Ending, answer: Option<Responder<()>>) -> Self {
         let Ending { operation, at, facts, activities, events } = ending;
         let entry = Entry { operation: Some(operation), at, facts: Facts::End(Box::new(facts)) };
         Self { entry, activities, events, answer }

@@ -2,7 +2,7 @@
 //! time with a checkpoint that the rest continues from. Rows are verified before they are removed: a cleanup
 //! must not remove the evidence of tampering.
 
-use super::{Answer, task::Task};
+use super::{Responder, task::Task};
 use crate::walk::{Fault, Stop, Walk};
 use atoll_store::{
     Checkpoint, Decoded, Entry, Facts, Mac, Millis, OperationId, Part, Result as StoreResult, StoreError,
@@ -30,7 +30,7 @@ pub(super) struct Cleaning {
     before: Millis,
     operation: Option<OperationId>,
     done: Cleaned,
-    answer: Answer<Cleaned>,
+    answer: Responder<Cleaned>,
 }
 
 enum Halt {
@@ -67,7 +67,7 @@ impl Task {
         &mut self,
         before: Millis,
         operation: Option<OperationId>,
-        answer: Answer<Cleaned>,
+        answer: Responder<Cleaned>,
     ) {
         if self.cleaning.is_some() {
             let busy = Error::new(ErrorCode::Conflict, "old audit rows are being removed already");

@@ -29,7 +29,7 @@ use uuid::Uuid;
 /// How many may wait to begin; further callers wait before that.
 const WAITING: usize = 4096;
 
-type Answer<T> = oneshot::Sender<Result<T>>;
+type Responder<T> = oneshot::Sender<Result<T>>;
 
 /// An end to be written.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ struct Ending {
 
 #[derive(Debug)]
 enum Job {
-    Begin { operation: OperationId, at: Millis, facts: Begin, answer: Answer<()> },
-    End { ending: Ending, answer: Option<Answer<()>> },
-    Tell { entry: Entry, answer: Answer<()> },
-    Sweep { alive: Vec<OperationId>, answer: Answer<u64> },
-    Cleanup { before: Millis, operation: Option<OperationId>, answer: Answer<Cleaned> },
+    Begin { operation: OperationId, at: Millis, facts: Begin, answer: Responder<()> },
+    End { ending: Ending, answer: Option<Responder<()>> },
+    Tell { entry: Entry, answer: Responder<()> },
+    Sweep { alive: Vec<OperationId>, answer: Responder<u64> },
+    Cleanup { before: Millis, operation: Option<OperationId>, answer: Responder<Cleaned> },
     Durable { seq: u64 },
     Close { answer: oneshot::Sender<()> },
 }

@@ -62,7 +62,7 @@ fn unavailable(why: &str) -> Error {
 }
 
 /// The error for the caller; the operator's is logged.
-fn told(error: &StoreError) -> Error {
+fn public_error(error: &StoreError) -> Error {
     tracing::error!(error = %error, cause = ?error, "the audit trail cannot be written");
     let public = match error {
         StoreError::Unavailable(outage, _) => StoreError::Unavailable(*outage, "said elsewhere".into()),
@@ -233,10 +233,10 @@ impl Task {
                         Box::pin(self.attempt(vec![write])).await;
                     }
                 } else if passing || self.broken.is_some() {
-                    self.refuse(&told(&error), writes);
+                    self.refuse(&public_error(&error), writes);
                 } else {
                     // A retry would fail again, and everything else with it.
-                    writes.into_iter().for_each(|mut write| write.answer(Err(told(&error))));
+                    writes.into_iter().for_each(|mut write| write.answer(Err(public_error(&error))));
                 }
             }
         }

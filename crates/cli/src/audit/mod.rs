@@ -299,7 +299,7 @@ async fn verified(ask: &Ask, expect: Option<&str>) -> Result<u8, Failure> {
     if ask.server.json {
         terminal::print_json(&verdict.json)?;
     } else {
-        terminal::print(&told(&verdict))?;
+        terminal::print(&verdict_text(&verdict))?;
     }
     Ok(match &*verdict {
         AuditVerdict { sound: true, .. } => 0,
@@ -308,7 +308,7 @@ async fn verified(ask: &Ask, expect: Option<&str>) -> Result<u8, Failure> {
     })
 }
 
-fn told(verdict: &AuditVerdict) -> String {
+fn verdict_text(verdict: &AuditVerdict) -> String {
     let fault = |fault: &AuditFault| {
         let AuditFault { seq, kind, message } = fault;
         terminal::plain(&format!("{kind} at row {seq}: {message}"))

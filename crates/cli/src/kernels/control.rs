@@ -75,7 +75,7 @@ async fn checkpoint(client: &Client, sandbox: Uuid, kernel: Uuid, text: &str) ->
     resolve::checkpoint(&checkpoints, text)
 }
 
-fn told(json: bool, reply: &str, id: Uuid) -> Result<u8, Failure> {
+fn print_id(json: bool, reply: &str, id: Uuid) -> Result<u8, Failure> {
     match json {
         true => terminal::print_json(reply)?,
         // The whole id, because scripts keep it.
@@ -101,7 +101,7 @@ pub(crate) async fn run(options: KernelOptions) -> Result<u8, Failure> {
             let request = StartKernel { language: Some(language), ..StartKernel::default() };
             let reply = client.start_kernel(sandbox, &request).await;
             let reply = reply.map_err(|e| Failure::from(e).about(&id))?;
-            told(server.json, &reply.json, reply.kernel_id)
+            print_id(server.json, &reply.json, reply.kernel_id)
         }
         KernelCommand::Interrupt(OneKernel { id, kernel, server }) => {
             let (client, sandbox, kernel) = found(&server, &id, &kernel).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn run(options: KernelOptions) -> Result<u8, Failure> {
             let (client, sandbox, kernel) = found(&server, &id, &kernel).await?;
             let reply = client.restart_kernel(sandbox, kernel).await;
             let reply = reply.map_err(|e| Failure::from(e).about(&id))?;
-            told(server.json, &reply.json, kernel)
+            print_id(server.json, &reply.json, kernel)
         }
         KernelCommand::Rm(OneKernel { id, kernel, server }) => {
             let (client, sandbox, kernel) = found(&server, &id, &kernel).await?;
@@ -126,14 +126,14 @@ pub(crate) async fn run(options: KernelOptions) -> Result<u8, Failure> {
             if reply.threads_lost > 0 && !server.json {
                 terminal::note(&format!("{} threads are not in it", reply.threads_lost));
             }
-            told(server.json, &reply.json, reply.checkpoint_id)
+            print_id(server.json, &reply.json, reply.checkpoint_id)
         }
         KernelCommand::Rollback(KernelRollback { id, kernel, checkpoint: text, server }) => {
             let (client, sandbox, kernel) = found(&server, &id, &kernel).await?;
             let about = |failure: Failure| failure.about(&id);
             let to = checkpoint(&client, sandbox, kernel, &text).await.map_err(about)?;
             let reply = client.rollback_kernel(sandbox, kernel, to).await.map_err(|e| about(e.into()))?;
-            told(server.json, &reply.json, kernel)
+            print_id(server.json, &reply.json, kernel)
         }
         KernelCommand::Fork(KernelFork { id, kernel, checkpoint: text, server }) => {
             let (client, sandbox, kernel) = found(&server, &id, &kernel).await?;
@@ -143,7 +143,7 @@ pub(crate) async fn run(options: KernelOptions) -> Result<u8, Failure> {
                 None => None,
             };
             let reply = client.fork_kernel(sandbox, kernel, from).await.map_err(|e| about(e.into()))?;
-            told(server.json, &reply.json, reply.kernel_id)
+            print_id(server.json, &reply.json, reply.kernel_id)
         }
     }
 }

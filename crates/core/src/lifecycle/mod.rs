@@ -121,7 +121,7 @@ impl Lifecycle {
             let look = Look { clock: &reconcilers.clock, runtime_settings: &runtime_settings };
             let left = self.end_lifetimes(&look).await;
             due = left.as_ref().ok().copied().flatten().map(|left| looked + left);
-            told("what lived long enough", left.map(drop));
+            warn_of("what lived long enough", left.map(drop));
             if early.is_none() {
                 self.pass(&mut reconcilers, &runtime_settings).await;
                 last = Instant::now();
@@ -132,15 +132,15 @@ impl Lifecycle {
     async fn pass(&self, reconcilers: &mut ReconcilerState, runtime_settings: &RuntimeSettings) {
         let ReconcilerState { clock, unowned, disk_low } = reconcilers;
         let look = Look { clock, runtime_settings };
-        told("the disk", self.look_at_disk(disk_low).await);
-        told("idle sandboxes", self.settle_idle(&look).await);
-        told("stopped sandboxes", self.end_retention(&look).await);
-        told("what is half destroyed", self.finish_destroying(&look).await);
-        told("records of the destroyed", self.purge_records(&look).await);
-        told("old snapshots", self.prune_snapshots(&look).await);
-        told("images", self.collect_images(&look).await);
-        told("keys", self.close_keys(&look).await);
-        told("orphans", self.collect_orphans(&look, unowned).await);
+        warn_of("the disk", self.look_at_disk(disk_low).await);
+        warn_of("idle sandboxes", self.settle_idle(&look).await);
+        warn_of("stopped sandboxes", self.end_retention(&look).await);
+        warn_of("what is half destroyed", self.finish_destroying(&look).await);
+        warn_of("records of the destroyed", self.purge_records(&look).await);
+        warn_of("old snapshots", self.prune_snapshots(&look).await);
+        warn_of("images", self.collect_images(&look).await);
+        warn_of("keys", self.close_keys(&look).await);
+        warn_of("orphans", self.collect_orphans(&look, unowned).await);
     }
 
     /// Takes all these steps; a failure stops no other.
@@ -154,7 +154,7 @@ impl Lifecycle {
     }
 }
 
-fn told(what: &str, result: Result<()>) {
+fn warn_of(what: &str, result: Result<()>) {
     if let Err(error) = result {
         tracing::warn!(%error, "{what} cannot be seen to");
     }

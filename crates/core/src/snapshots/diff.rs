@@ -96,9 +96,9 @@ fn as_inside(files: Vec<FileChange>, truncated: bool, profile: &Profile) -> Chan
     let mut changed = Changed { files: Vec::new(), truncated };
     for file in files {
         match inside(&file.path, profile) {
-            Place::At(path) => changed.files.push(FileChange { path, ..file }),
-            Place::Nowhere => {}
-            Place::Unknown => changed.truncated = true,
+            PathInside::At(path) => changed.files.push(FileChange { path, ..file }),
+            PathInside::Nowhere => {}
+            PathInside::Unknown => changed.truncated = true,
         }
     }
     changed.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -107,32 +107,32 @@ fn as_inside(files: Vec<FileChange>, truncated: bool, profile: &Profile) -> Chan
 
 /// Where a file of a volume is inside.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum PathInside {
     At(String),
     Nowhere,
     Unknown,
 }
 
 /// Where the launcher puts what is at this path of a volume.
-fn inside(path: &str, profile: &Profile) -> Place {
+fn inside(path: &str, profile: &Profile) -> PathInside {
     let (top, below) = path.split_once('/').unwrap_or((path, ""));
     match top {
-        "home" => Place::At(format!("{}/{below}", profile.home())),
+        "home" => PathInside::At(format!("{}/{below}", profile.home())),
         // A folder for each path with a rule that the image lacks; a former rule's is attached nowhere.
         "paths" => {
             let (kept, below) = below.split_once('/').unwrap_or((below, ""));
             let rule = profile.paths.iter().find(|(path, _)| kept_folder(path) == kept);
-            rule.map_or(Place::Nowhere, |(at, _)| Place::At(format!("{at}/{below}")))
+            rule.map_or(PathInside::Nowhere, |(at, _)| PathInside::At(format!("{at}/{below}")))
         }
         // The two halves of an overlay for each tree of the image: the first is the root, and the machine's own image has
         // /usr as the second. Which others a machine has, the launcher alone knows.
         "root" => match below.splitn(3, '/').collect::<Vec<_>>()[..] {
-            ["0", "upper", below] => Place::At(format!("/{below}")),
-            ["1", "upper", below] => Place::At(format!("/usr/{below}")),
-            [_, "upper", _] => Place::Unknown,
-            _ => Place::Nowhere,
+            ["0", "upper", below] => PathInside::At(format!("/{below}")),
+            ["1", "upper", below] => PathInside::At(format!("/usr/{below}")),
+            [_, "upper", _] => PathInside::Unknown,
+            _ => PathInside::Nowhere,
         },
-        _ => Place::At(format!("/{path}")),
+        _ => PathInside::At(format!("/{path}")),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             ("root/0/work/work/#1", None),
             ("root/0/work/x", None),
         ] {
-            let place = expected.map_or(Place::Nowhere, |path| Place::At(path.into()));
+            let place = expected.map_or(PathInside::Nowhere, |path| PathInside::At(path.into()));
             assert_eq!(inside(path, &root), place, "{path}");
         }
         let file = |path: &str| FileChange { path: path.into(), action: FileAction::Created, size_bytes: 1 };

@@ -120,7 +120,7 @@ impl HttpConnection {
     async fn next(&mut self, client: &mut Client) -> Result<RequestHead, Unread> {
         let mut rules = self.caller.session().watch();
         loop {
-            self.let_go();
+            self.close_refused_upstream();
             tokio::select! {
                 head = client.head() => return head,
                 changed = rules.changed() => changed.map_err(|_| Unread::End)?,
@@ -128,7 +128,7 @@ impl HttpConnection {
         }
     }
 
-    fn let_go(&mut self) {
+    fn close_refused_upstream(&mut self) {
         self.upstream.take_if(|(host, port, upstream)| {
             let address = self.caller.session().decide_address(upstream.address, *port);
             let host = self.caller.decide(host, *port, None);

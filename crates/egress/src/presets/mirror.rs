@@ -106,7 +106,7 @@ mod tests {
         *,
     };
 
-    fn told(trial: &Trial) -> Settings {
+    fn settings_of(trial: &Trial) -> Settings {
         mirrors(&learn(&trial.machine(&[])))
     }
 
@@ -124,7 +124,7 @@ mod tests {
             ),
             ("etc/R/Rprofile.site", "options(repos = c(CRAN = 'https://cran.example'))\n"),
         ]);
-        let Settings { variables, files } = told(&trial);
+        let Settings { variables, files } = settings_of(&trial);
         let variables: Vec<_> = variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let expected = [
             ("PIP_INDEX_URL", "https://mirror.example/simple"),
@@ -153,7 +153,7 @@ mod tests {
             ),
             ("usr/lib/R/doc/CRAN_mirrors.csv", "x\n0-Cloud,https://cloud.example/,y\n"),
         ]);
-        let Settings { variables, files } = told(&trial);
+        let Settings { variables, files } = settings_of(&trial);
         let cloud = ("ATOLL_R_REPOSITORY".to_owned(), "https://cloud.example/".to_owned());
         assert_eq!(variables, [cloud]);
         assert_eq!(files.len(), 1);

@@ -278,10 +278,10 @@ pub(super) fn tools(plain: Hints) -> Vec<Tool> {
     ]
 }
 
-type Reply = Result<ToolReply, Vec<InputProblem>>;
+type StorageResult = Result<ToolReply, Vec<InputProblem>>;
 
 impl Extra {
-    pub(super) async fn fork_session(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn fork_session(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let ForkSession { session_id, snapshot_id } = parse(arguments)?;
         let snapshot: Option<SnapshotId> = match snapshot_id.map(|id| id.parse()).transpose() {
             Ok(snapshot) => snapshot,
@@ -294,14 +294,14 @@ impl Extra {
         Ok(self.sessions.fork(who, &session_id, snapshot).await)
     }
 
-    pub(super) async fn create_volume(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn create_volume(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let CreateVolume { name, disk_mb } = parse(arguments)?;
         let made = self.core.volumes.create(&who.caller, NewVolume { name, disk_mb }).await;
         let made = made.and_then(|volume| json_of(&VolumeReply { success: true, volume: volume.into() }));
         Ok(self.sessions.reply(who, made).await)
     }
 
-    pub(super) async fn list_volumes(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn list_volumes(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let ListVolumes {} = parse(arguments)?;
         // An admin's sessions have its own volumes too.
         let all = self.core.volumes.list(&who.caller, Some(&who.caller.owner)).await;
@@ -313,14 +313,14 @@ impl Extra {
         Ok(self.sessions.reply(who, all).await)
     }
 
-    pub(super) async fn delete_volume(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn delete_volume(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let DeleteVolume { name } = parse(arguments)?;
         let gone = self.core.volumes.delete(&who.caller, None, &name).await;
         let gone = gone.and_then(|()| json_of(&VolumeGone { success: true }));
         Ok(self.sessions.reply(who, gone).await)
     }
 
-    pub(super) async fn resize_volume(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn resize_volume(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let ResizeVolume { name, disk_mb } = parse(arguments)?;
         let resized = self.core.volumes.resize(&who.caller, None, &name, disk_mb).await;
         let resized =
@@ -328,7 +328,7 @@ impl Extra {
         Ok(self.sessions.reply(who, resized).await)
     }
 
-    pub(super) async fn create_with_volumes(&self, who: &ToolCaller, arguments: Value) -> Reply {
+    pub(super) async fn create_with_volumes(&self, who: &ToolCaller, arguments: Value) -> StorageResult {
         let CreateWithVolumes {
             language,
             dependencies,

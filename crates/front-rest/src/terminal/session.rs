@@ -213,7 +213,7 @@ async fn listen(
         let done = match message {
             Message::Binary(_) | Message::Text(_) if size(&message) > LARGEST_MESSAGE => Err(too_large()),
             Message::Binary(data) => enter(keyboard, data).await,
-            Message::Text(text) => obey(keyboard, text.as_str()).await,
+            Message::Text(text) => handle_frame(keyboard, text.as_str()).await,
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) => Ok(()),
         };
         pulse.beat();
@@ -270,7 +270,7 @@ async fn enter(keyboard: &Keyboard, data: Bytes) -> Done {
     Ok(())
 }
 
-async fn obey(keyboard: &Keyboard, text: &str) -> Done {
+async fn handle_frame(keyboard: &Keyboard, text: &str) -> Done {
     match frames::read(text)? {
         ClientFrame::Input { data } => enter(keyboard, data.into()).await,
         ClientFrame::Eof {} => unless_wrong(keyboard.end_input().await),

@@ -3,7 +3,7 @@
 use super::{
     glob::Glob,
     out::Lines,
-    place::{absolute, open, told},
+    place::{absolute, open, shown_path},
 };
 use crate::{
     End, EntryKind, Find, FindLine, Found, KindFilter,
@@ -90,7 +90,7 @@ fn wanted(request: &Find, item: &Item) -> bool {
 fn found(top: &str, item: &Item) -> Found {
     let kind = kind_of(&item.stat);
     Found {
-        path: told(top, &item.path),
+        path: shown_path(top, &item.path),
         kind,
         size: if kind == EntryKind::File { u64::try_from(item.stat.st_size).unwrap_or(0) } else { 0 },
         mode: item.stat.st_mode & 0o7777,

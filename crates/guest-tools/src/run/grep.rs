@@ -5,7 +5,7 @@ use super::{
     find::is_hidden,
     glob::Glob,
     out::Lines,
-    place::{absolute, open, told},
+    place::{absolute, open, shown_path},
 };
 use crate::{
     End, Grep, GrepLine, Match, beneath,
@@ -60,7 +60,7 @@ fn grep(request: &Grep, tell: impl FnMut(Match) -> Result<bool>) -> Result<End> 
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(on_path(Errno::NXIO, "path"));
         }
-        search.file(what, &told(&top, b""))?;
+        search.file(what, &shown_path(&top, b""))?;
         return Ok(End { truncated: search.full, skipped: search.skipped });
     }
     let mut walk = Walk::new(what, u32::MAX);
@@ -75,7 +75,7 @@ fn grep(request: &Grep, tell: impl FnMut(Match) -> Result<bool>) -> Result<End> 
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         match beneath::open(walk.top(), &item.path, flags) {
-            Ok(file) => search.file(file, &told(&top, &item.path))?,
+            Ok(file) => search.file(file, &shown_path(&top, &item.path))?,
             Err(Errno::NOENT) => {}
             Err(_) => search.skipped += 1,
         }

@@ -27,7 +27,7 @@ pub(super) fn open(path: &str, flags: OFlags) -> Result<OwnedFd> {
 
 /// The path of a result, as a caller may use it again: relative to /workspace where it is below that, else
 /// absolute. Bytes that are not UTF-8 are replaced.
-pub(super) fn told(top: &str, below: &[u8]) -> String {
+pub(super) fn shown_path(top: &str, below: &[u8]) -> String {
     let below = String::from_utf8_lossy(below);
     let slash = if top.ends_with('/') || below.is_empty() { "" } else { "/" };
     let whole = format!("{top}{slash}{below}");
@@ -48,11 +48,11 @@ mod tests {
             (absolute("."), absolute("/"), absolute("//tmp")),
             ("/workspace".into(), "/".into(), "/tmp".into())
         );
-        assert_eq!(told("/workspace/a", b"b/c"), "a/b/c");
-        assert_eq!(told("/workspace", b"b"), "b");
-        assert_eq!(told("/workspace", b""), "/workspace");
-        assert_eq!(told("/", b"etc/x"), "/etc/x");
-        assert_eq!(told("/workspaces", b"x"), "/workspaces/x");
-        assert_eq!(told("/tmp", b"\xff"), "/tmp/\u{fffd}");
+        assert_eq!(shown_path("/workspace/a", b"b/c"), "a/b/c");
+        assert_eq!(shown_path("/workspace", b"b"), "b");
+        assert_eq!(shown_path("/workspace", b""), "/workspace");
+        assert_eq!(shown_path("/", b"etc/x"), "/etc/x");
+        assert_eq!(shown_path("/workspaces", b"x"), "/workspaces/x");
+        assert_eq!(shown_path("/tmp", b"\xff"), "/tmp/\u{fffd}");
     }
 }

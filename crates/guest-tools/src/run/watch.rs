@@ -7,7 +7,7 @@
 use super::{
     find::kind_of,
     out::Lines,
-    place::{absolute, open, told},
+    place::{absolute, open, shown_path},
 };
 use crate::{
     EntryKind, Watch, WatchEvent, WatchEventKind,
@@ -406,7 +406,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         to: Option<&[u8]>,
         kind: Option<EntryKind>,
     ) -> Result<()> {
-        let called = |path: &[u8]| told(&self.top, path);
+        let called = |path: &[u8]| shown_path(&self.top, path);
         self.queue.push(WatchEvent { event, path: path.map(called), to: to.map(called), kind });
         if self.queue.len() >= BATCH { self.flush() } else { Ok(()) }
     }

@@ -88,7 +88,7 @@ impl Shim {
                 self.reap();
             }
             if fds[2].revents != 0 {
-                self.obey();
+                self.handle_order();
             }
         }
     }
@@ -148,7 +148,7 @@ impl Shim {
         self.report(Report::Ended(Ending { status, usage: self.usage, alone }));
     }
 
-    fn obey(&mut self) {
+    fn handle_order(&mut self) {
         let mut bytes = [0; 2];
         match sys::read(self.control, &mut bytes) {
             Ok(length @ 1..) => match Order::decode(&bytes[..length]) {

@@ -54,7 +54,7 @@ fn serve(listener: &TcpListener) -> Result<()> {
             thread::sleep(PAUSE);
             continue;
         };
-        let place = Place::take(&open);
+        let place = OpenConnection::take(&open);
         if place.0.load(Ordering::Relaxed) > MOST_CONNECTIONS {
             // The answer fits the socket's buffer, so that nothing is waited for here.
             let busy = json!({"error": format!("at most {MOST_CONNECTIONS} requests run at a time")});
@@ -70,16 +70,16 @@ fn serve(listener: &TcpListener) -> Result<()> {
 }
 
 /// A connection that counts as open.
-struct Place(Arc<AtomicUsize>);
+struct OpenConnection(Arc<AtomicUsize>);
 
-impl Place {
+impl OpenConnection {
     fn take(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -111,15 +111,17 @@ fn answer(connection: &mut Connection<'_>, request: &Request) -> std::result::Re
             None => return Ok(()),
         },
         "/exec/stream" => return stream::run(&body(request)?, connection),
-        "/file/write" => told(files::write(&body(request)?).map(|()| json!({"success": true}))),
-        _ => told(files::read(&body(request)?).map(|content| json!({"success": true, "content": content}))),
+        "/file/write" => file_answer(files::write(&body(request)?).map(|()| json!({"success": true}))),
+        _ => file_answer(
+            files::read(&body(request)?).map(|content| json!({"success": true, "content": content})),
+        ),
     };
     connection.answer(200, &told);
     Ok(())
 }
 
 /// What happened to a file.
-fn told(outcome: std::result::Result<Value, String>) -> Value {
+fn file_answer(outcome: std::result::Result<Value, String>) -> Value {
     outcome.unwrap_or_else(|error| json!({"success": false, "error": error}))
 }
 
