@@ -88,7 +88,7 @@ async fn a_name_that_changes_its_address_gains_nothing() {
 async fn the_address_that_was_checked_is_the_one_connected_to() {
     let world = World::new().await;
     let server = world.echo().await;
-    // 127.0.0.2 is named, 127.0.0.1 is not: whoever looked the name up twice would end at the second.
+    // 127.0.0.2 is named, 127.0.0.1 is not: a proxy that looked the name up twice would connect to the second.
     world.name("rebind.test", &["127.0.0.2", "127.0.0.1"]);
     let sandbox = Sandbox::new(&world, &allow(&["rebind.test", "127.0.0.2"]));
     let to = format!("rebind.test:{}", server.port);

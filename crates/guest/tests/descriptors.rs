@@ -170,7 +170,7 @@ async fn what_is_not_committed_leaves_nothing() {
     connection.begin(head("f")).unwrap().write_all(b"half").unwrap();
     drop(connection);
     nothing_left(&guest).await;
-    // Whoever still has the descriptor can do no more than fill a file without a name.
+    // A process that still has the descriptor can only fill a file without a name.
     let mut connection = Connection::new(&guest);
     let mut file = connection.begin(head("f")).unwrap();
     drop(connection);

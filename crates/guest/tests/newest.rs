@@ -41,7 +41,7 @@ async fn the_newest_output_is_kept_and_offsets_go_on() {
     let kept = info.output_bytes - info.first_offset;
     assert!((7 << 17..=1 << 20).contains(&kept), "{kept}");
     assert!(on_disk(&guest) < 2 << 20, "{}", on_disk(&guest));
-    // Whoever asks for what is gone gets what there is, and sees by the offset that something is missing.
+    // A reader of what is gone gets what there is, and the offset says that something is missing.
     for from in [0, 1, info.first_offset - 1, info.first_offset, info.first_offset + 5] {
         let seen = guest.attach(&id, from, true).await;
         let first = seen.outputs.first().unwrap().offset;

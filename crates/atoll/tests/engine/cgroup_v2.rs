@@ -54,7 +54,7 @@ fn limits_that_cannot_be_enforced_are_refused() {
     super::fixture::assert_nothing_left(folder.path());
 }
 
-/// The launcher is the one that sees v2; whoever asks it need not.
+/// Only the launcher sees v2; its clients need not.
 #[tokio::test]
 async fn containers_stand_still_and_go_on() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Whoever is killed: the gates of living containers stay, and those of dead ones go.
+//! Whichever process is killed: the egress sockets of living containers stay, and those of dead ones are closed.
 
 use super::{
     egress_sockets::{Served, assert_serves, egress_sockets_of},
@@ -52,7 +52,7 @@ async fn egress_sockets_outlive_launcher_and_monitor() {
     let egress_sockets = egress_sockets_of(&c).await;
     let before = numbers(&egress_sockets);
     let keeper = instance.socket_holder_pid().unwrap();
-    // Nobody but the keeper and whoever serves it: no launcher, no worker, nothing inside.
+    // Only the socket holder and the server have them: no launcher, no worker, nothing inside.
     let mut known = vec![keeper, i32::try_from(process::id()).unwrap()];
     known.sort_unstable();
     eventually("two holders", || {
@@ -72,7 +72,7 @@ async fn egress_sockets_outlive_launcher_and_monitor() {
     for pid in instance.launcher_pids() {
         signal("-KILL", pid);
     }
-    // Nobody is there to serve or to repair, and still nobody can have the port.
+    // No process serves or repairs them, and still no process inside can bind the port.
     let take = "import socket\ntry: socket.create_server(('127.0.0.1',3128)); print('taken')\nexcept OSError as e: print(e.errno)";
     assert_eq!(python(&c, take).await, "98");
     restarted(&instance).await;
@@ -93,12 +93,12 @@ async fn a_killed_socket_holder_is_replaced_and_sockets_are_bound_again() {
     let keeper = instance.socket_holder_pid().unwrap();
     signal("-KILL", keeper);
     let keeper = another_socket_holder(&instance, keeper);
-    // Where somebody still serves it, it is the same and was never free.
+    // Where a server still has it, it is the same socket and was never free.
     assert_eq!(numbers(&egress_sockets_of(&served).await), before);
     assert_serves(&served, &server).await;
     drop(server);
     eventually("the keeper has it", || holders(&before).contains(&keeper));
-    // Where nobody did, it is another at the same places.
+    // Where none had, it is another socket at the same addresses.
     assert_serves(&idle, &Served::new(egress_sockets_of(&idle).await)).await;
     assert_serves(&served, &Served::new(egress_sockets_of(&served).await)).await;
     // And new containers have theirs.
@@ -132,7 +132,7 @@ async fn a_port_that_was_taken_meanwhile_means_no_way_out() {
     drop((egress_sockets_of(&hostile).await, egress_sockets_of(&other).await));
     let [_, launcher] = instance.launcher_pids()[..] else { panic!("a monitor and a launcher") };
     let waiting = lie_in_wait(&hostile).await;
-    // Nobody is there to bind it again before it is taken.
+    // No launcher is there to bind it again before it is taken.
     signal("-STOP", launcher);
     let keeper = instance.socket_holder_pid().unwrap();
     signal("-KILL", keeper);
@@ -164,7 +164,7 @@ async fn a_destroyed_container_leaves_no_socket() {
         between();
         restarted(&instance).await;
         instance.provider.destroy(c.id()).await.unwrap();
-        // Whoever serves it is told.
+        // The server that has it is told.
         closed.await;
         numbers
     };
@@ -182,7 +182,7 @@ async fn a_destroyed_container_leaves_no_socket() {
     );
     instance.provider.destroy(c.id()).await.unwrap();
     gone("the end of a dead one", &kept);
-    // One whose folder vanished while nobody looked.
+    // One whose folder vanished while no launcher ran.
     let c = instance.container("default").await;
     let kept = numbers(&egress_sockets_of(&c).await);
     kill_all();
@@ -190,7 +190,7 @@ async fn a_destroyed_container_leaves_no_socket() {
     restarted(&instance).await;
     gone("the end of half a container", &kept);
     assert_eq!(instance.provider.list().await.unwrap(), vec![]);
-    // What came with a create and nobody asked for goes as well.
+    // Sockets that came with a create and were never asked for are closed as well.
     let c = instance.container("default").await;
     let table = fs::read_to_string(format!("/proc/{}/net/tcp", instance.pid_of(&c))).unwrap();
     let proxy = table.lines().find(|line| line.contains("0100007F:0C38")).unwrap();
@@ -223,7 +223,7 @@ async fn a_destroyed_containers_network_is_gone() {
     assert!(has_link("watch"), "a socket that somebody holds keeps it");
     drop(egress_sockets);
     eventually("the end of the network", || !has_link("watch"));
-    // The same where nobody asked for the gate, and where the container died.
+    // The same where the sockets were never asked for, and where the container died.
     let c = instance.container("default").await;
     let pid = instance.pid_of(&c);
     ip(&[format!("link add watch type veth peer name inside netns /proc/{pid}/ns/net")]);

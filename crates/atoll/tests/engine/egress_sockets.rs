@@ -1,4 +1,4 @@
-//! The gate, from both sides: nobody inside can have its places, and whatever is asked there is heard
+//! The egress sockets, from both sides: no process inside can bind their addresses, and whatever is asked there is heard
 //! outside, under every runtime.
 
 use super::fixture::{Instance, python, says, shell, spec};
@@ -15,7 +15,7 @@ pub(crate) async fn egress_sockets_of(container: &Arc<dyn Container>) -> EgressS
     container.egress_endpoint().unwrap().egress_sockets().await.unwrap()
 }
 
-/// A gate that somebody serves.
+/// Egress sockets that a test serves.
 pub(crate) struct Served {
     pub(crate) proxy: TcpListener,
     pub(crate) names: UdpSocket,
@@ -113,7 +113,7 @@ async fn no_process_inside_can_bind_an_egress_port() {
     for profile in ["default", "tools", "root", "build"] {
         let c = instance.container(profile).await;
         assert_eq!(python(&c, TAKE).await, "", "{profile}");
-        // Also not while nobody serves it, and a server of one's own elsewhere is one's own.
+        // Also not while no process serves them; a server of the sandbox's own at another address is its own.
         drop(egress_sockets_of(&c).await);
         assert_eq!(python(&c, TAKE).await, "", "{profile}");
         let own = "import socket; s=socket.create_server(('127.0.0.1',3130)); print('own')";
@@ -165,7 +165,7 @@ async fn every_call_gives_the_same_sockets_and_each_container_has_its_own() {
     let again = instance.provider.attach(a.id()).await.unwrap();
     assert_eq!(first, numbers(&again).await);
     assert!(numbers(&b).await.iter().all(|number| !first.contains(number)));
-    // They are nobody's server, and nobody outside goes out in a sandbox's name.
+    // They belong to no server, and no process outside connects in a sandbox's name.
     let power = a.ports().unwrap();
     assert_eq!(power.listening().await.unwrap(), [0u16; 0]);
     for port in [3128, 3129] {
@@ -213,7 +213,7 @@ async fn a_tool_that_knows_no_proxy_reaches_it_by_name() {
 async fn a_hostile_egress_client_harms_itself_only() {
     let instance = Instance::start().await;
     let (hostile, other) = (instance.container("default").await, instance.container("default").await);
-    // More connections than may wait, and nobody who takes them.
+    // More connections than may wait, and no process that accepts them.
     let program = "import socket\nheld=[]\n\
         for n in range(900):\n s=socket.socket(); s.setblocking(False); s.connect_ex(('127.0.0.1' if n%2 else '198.18.0.9',3128)); held.append(s)\n\
         u=socket.socket(2,2); u.setblocking(False)\n\
@@ -232,7 +232,7 @@ async fn a_hostile_egress_client_harms_itself_only() {
     assert_serves(&other, &Served::new(egress_sockets_of(&other).await)).await;
     let third = instance.container("default").await;
     assert_eq!(says(&third, "echo fine").await, "fine");
-    // Whoever serves it later still can.
+    // A process that serves them later still can.
     let served = Served::new(egress_sockets_of(&hostile).await);
     drop(served.proxy.accept().await.unwrap());
     assert_eq!(

@@ -1,5 +1,5 @@
 //! Live interpreters in real containers: the kernel manager as PID 1 starts it, under the sandbox's limits, and found
-//! again by whoever comes later.
+//! again by a later client.
 
 use super::fixture::{Instance, every_spec, says, spec};
 use atoll_kernels::{

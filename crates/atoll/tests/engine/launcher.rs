@@ -1,4 +1,4 @@
-//! The launcher as its clients meet it: who may ask, and that nobody holds anybody up.
+//! The launcher as its clients meet it: who may ask, and that no client keeps another waiting.
 
 use super::fixture::{Instance, data_folder, eventually, leftovers_of, options, says, spec};
 use atoll_launch_proto::{
@@ -62,7 +62,7 @@ async fn hostile_bytes_get_an_error_and_change_nothing() {
             other => panic!("{bytes:?}: {other:?}"),
         }
     }
-    // Whoever is too new can still ask who is there.
+    // A client that is too new can still ask for the launcher's protocol.
     newer.request = Request::Hello;
     let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
     let hello = exchange(&mut stream, &encode(&newer, MAX_REQUEST).unwrap());

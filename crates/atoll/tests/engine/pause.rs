@@ -1,4 +1,4 @@
-//! Containers that stand still: nothing of them runs, nothing of them is lost, and whatever happens
+//! Frozen containers: nothing of them runs, nothing of them is lost, and whatever happens
 //! meanwhile they can go on or be ended.
 
 use super::fixture::{Instance, eventually, options, says, shell, spec};
@@ -120,7 +120,7 @@ async fn killing_monitor_and_launcher_changes_nothing_about_it() {
     assert_eq!(says(&again, "echo answered").await, "answered");
     // A terminal needs what PID 1 says of itself when it is greeted, which here came late.
     assert!(again.guest().has(atoll_provider::FEATURE_TOOLS));
-    // Its record is lost while it stands still: then it is nobody's.
+    // Its record is lost while it is frozen: then it is an orphan.
     pause(&again).await;
     let pid = instance.pid_of(&c);
     instance.launcher_pids().into_iter().for_each(kill);

@@ -45,7 +45,7 @@ async fn a_killed_launcher_is_restarted_and_containers_live_on() {
         }
     }
     assert_eq!(said, b"1\n2\n3\n4\n5\n6\n");
-    // Its end is still seen, by whoever inherited it.
+    // The process that inherited it still sees its end.
     kill(instance.pid_of(&c));
     let death = c.died().await.unwrap();
     assert_eq!((death.kind, death.signal), (DeathKind::Signal, Some(9)));

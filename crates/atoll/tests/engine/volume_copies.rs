@@ -4,10 +4,17 @@ use super::{
     fixture::{Instance, eventually, says, spec},
     repair::workers,
 };
-use atoll_provider::{ContainerSpec, Provider, Snapshots, State, Volumes};
+use atoll_provider::{Container, ContainerSpec, Provider, Snapshots, State, Volumes};
 use atoll_types::{ErrorCode, SnapshotId, VolumeId};
 use std::{
-    fs, process,
+    fs,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -23,6 +30,11 @@ fn volumes(instance: &Instance) -> &dyn Volumes {
     instance.provider.volumes().unwrap()
 }
 
+/// The file that is there while a container is frozen because its volume is copied.
+fn copying(instance: &Instance, c: &Arc<dyn Container>) -> PathBuf {
+    instance.layout.run().join("c").join(c.id().to_string()).join("copying")
+}
+
 #[tokio::test]
 async fn a_worker_killed_while_it_copies_leaves_no_container_frozen_and_no_half_copy() {
     let instance = Instance::start_with(&["--storage", "dir"]).await;
@@ -30,7 +42,7 @@ async fn a_worker_killed_while_it_copies_leaves_no_container_frozen_and_no_half_
     let c = instance.provider.create(on(volume)).await.unwrap();
     says(&c, "for i in $(seq 30); do head -c 10000000 /dev/urandom > /workspace/$i; done").await;
     let launcher = instance.launcher_pids()[1];
-    let marker = instance.layout.run().join("c").join(c.id().to_string()).join("copying");
+    let marker = copying(&instance, &c);
     let mut interrupted = 0;
     for _ in 0..5 {
         let (made, ()) =
@@ -133,7 +145,7 @@ async fn a_worker_killed_while_it_rolls_back_in_place_leaves_files_of_one_state(
         let to = SnapshotId::random();
         snapshots(&instance).create_snapshot(volume, to).await.unwrap();
         let launcher = instance.launcher_pids()[1];
-        let marker = instance.layout.run().join("c").join(c.id().to_string()).join("copying");
+        let marker = copying(&instance, &c);
         let mut interrupted = 0;
         for round in 0..6_u64 {
             assert_eq!(says(&c, &fill("bb")).await, "bbbbbbbb");
@@ -163,10 +175,10 @@ async fn a_worker_killed_while_it_rolls_back_in_place_leaves_files_of_one_state(
     }
 }
 
-/// What the instance's pool has not written back, by the group of everything.
-fn dirty(instance: &Instance) -> u64 {
+/// Where the kernel says what the instance's pool has not written back, by the group of everything.
+fn dirty_file(instance: &Instance) -> PathBuf {
     let data = instance.data().to_str().unwrap().to_owned();
-    let is_ours = |device: &std::path::Path| {
+    let is_ours = |device: &Path| {
         let name = device.file_name().unwrap().to_str().unwrap();
         let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
         backing.is_ok_and(|backing| backing.contains(&data))
@@ -176,8 +188,64 @@ fn dirty(instance: &Instance) -> u64 {
         let devices = fs::read_dir(one.join("devices"));
         devices.is_ok_and(|devices| devices.flatten().any(|device| is_ours(&device.path())))
     });
-    let group = pool.expect("the pool of the instance").join(format!("qgroups/{}_0/rsv_data", 0x0A72));
-    fs::read_to_string(group).unwrap().trim().parse().unwrap()
+    pool.expect("the pool of the instance").join(format!("qgroups/{}_0/rsv_data", 0x0A72))
+}
+
+fn dirty(file: &Path) -> u64 {
+    fs::read_to_string(file).unwrap().trim().parse().unwrap()
+}
+
+/// Makes a snapshot, and says what was dirty when its container was first seen frozen for it; nothing where it was not.
+async fn dirty_when_frozen(instance: &Instance, c: &Arc<dyn Container>, volume: VolumeId) -> Option<u64> {
+    let (marker, file) = (copying(instance, c), dirty_file(instance));
+    let done = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&done);
+    // It never sleeps: a container is frozen for a moment.
+    let watching = thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            if marker.exists() {
+                return Some(dirty(&file));
+            }
+        }
+        None
+    });
+    let id = SnapshotId::random();
+    let made = snapshots(instance).create_snapshot(volume, id).await;
+    done.store(true, Ordering::Relaxed);
+    let seen = watching.join().unwrap();
+    made.unwrap();
+    snapshots(instance).delete_snapshot(volume, id).await.unwrap();
+    seen
+}
+
+/// A container is frozen for the moment of a snapshot, and not while what it wrote is written back.
+#[tokio::test]
+async fn a_container_is_frozen_after_what_is_dirty_is_written_back() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    let c = instance.provider.create(on(volume)).await.unwrap();
+    let mut seen = None;
+    for _ in 0..10 {
+        says(&c, "head -c 80M /dev/zero > /workspace/f").await;
+        // The launcher may have written it back meanwhile, and a moment may be too short to be seen.
+        let much = dirty(&dirty_file(&instance)) >= 64 << 20;
+        seen = dirty_when_frozen(&instance, &c, volume).await.filter(|_| much);
+        if seen.is_some() {
+            break;
+        }
+    }
+    let seen = seen.expect("it was never seen frozen with much to write back before");
+    assert!(seen < 16 << 20, "{seen} bytes were to be written back while it was frozen");
+    // A writer that is as fast as the disk would be frozen for long, so it is not.
+    let write = "while :; do dd if=/dev/zero of=/workspace/$0 bs=1M count=24 conv=notrunc; done";
+    says(&c, &format!("for i in 1 2; do (setsid sh -c '{write}' $i >/dev/null 2>&1 &); done")).await;
+    let mut rounds = 0;
+    while dirty_when_frozen(&instance, &c, volume).await.is_some() {
+        rounds += 1;
+        assert!(rounds < 10, "it was frozen for each snapshot while it wrote without end");
+    }
+    instance.provider.destroy(c.id()).await.unwrap();
+    volumes(&instance).remove_volume(volume).await.unwrap();
 }
 
 #[tokio::test]
@@ -187,8 +255,8 @@ async fn dirty_data_is_written_back_before_the_kernel_does_it() {
     let expiry = fs::read_to_string("/proc/sys/vm/dirty_expire_centisecs").unwrap();
     let kernel = Duration::from_millis(expiry.trim().parse::<u64>().unwrap() * 10);
     says(&c, "head -c 24M /dev/urandom > /workspace/f").await;
-    let began = Instant::now();
-    while dirty(&instance) >= 16 << 20 {
+    let (began, file) = (Instant::now(), dirty_file(&instance));
+    while dirty(&file) >= 16 << 20 {
         assert!(began.elapsed() < kernel / 2, "the launcher leaves it to the kernel");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -408,7 +408,7 @@ fn the_trail_is_exported_verified_and_shortened() {
     );
     let (code, out, err) = server.atoll(&["audit", "cleanup", "--before", "1970-01-02T00:00:00Z"]);
     assert_eq!((code, out.starts_with("0 rows were removed")), (Some(0), true), "{out}{err}");
-    // Whoever touches a row is found, and what was touched is not removed.
+    // A changed row is found, and is not removed.
     server.tamper(
         "UPDATE audit_rows SET facts = CAST(replace(CAST(facts AS TEXT), 'echo two', 'echo six') AS BLOB)",
     );

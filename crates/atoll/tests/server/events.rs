@@ -1,4 +1,4 @@
-//! What happens to sandboxes reaches whoever listens: live, in order, with its reason, once, and also after
+//! What happens to sandboxes reaches every client that follows events: live, in order, with its reason, once, and also after
 //! either side was away.
 
 use super::{

@@ -1,5 +1,5 @@
 //! What the machine does to a server: process tables that are full, a launcher that hangs, a clock that
-//! jumps, storage that is full. Each is said to whoever asks, harms nobody else, and is over when its cause is.
+//! jumps, storage that is full. Each is an error of the request that meets it, harms no other sandbox, and ends with its cause.
 
 use super::{
     execs::{AUTH, info, start},
@@ -65,7 +65,7 @@ fn a_full_process_table_of_a_sandbox_is_said_and_gets_over_it() {
     });
 }
 
-/// A cgroup of its own in which no process can be started any more; whoever is in it goes back when this goes.
+/// A cgroup of its own in which no process can be started any more; the processes in it move back when this is dropped.
 struct Full {
     cgroup: PathBuf,
     before: PathBuf,

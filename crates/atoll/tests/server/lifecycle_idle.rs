@@ -1,4 +1,4 @@
-//! Sandboxes in which nothing is done stand still, are stopped and go; whatever is work keeps them awake.
+//! Sandboxes in which nothing is done are paused, then stopped, then destroyed; whatever is work keeps them awake.
 //! Nothing here measures time: that something stays awake is seen beside others that do not.
 
 use super::{

@@ -1,4 +1,4 @@
-//! Sandboxes that stand still: by request they do, and whatever needs them lets them go on.
+//! Paused sandboxes: a request pauses them, and a request that needs the container resumes them.
 
 use super::{
     execs::{AUTH, ended, info, noted, shell, start},

@@ -78,7 +78,8 @@ fn requests_and_answers_pass_as_they_are() {
     }
 }
 
-fn peak_memory(pid: u32) -> u64 {
+/// The most memory that a process ever had, in KiB.
+pub(super) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -479,7 +480,7 @@ fn a_preview_has_a_name_of_its_own_where_there_is_a_domain() {
     for path in ["/health", "/docs"] {
         assert_eq!(ask(&host, &format!("GET {path}"), "").status, 401, "{path}");
     }
-    // Whoever says two names means neither.
+    // A request with two hosts is for neither.
     let two =
         format!("GET http://{host}/health HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
     assert_eq!(send(&server, &two).status, 404);

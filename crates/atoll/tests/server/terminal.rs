@@ -347,7 +347,7 @@ fn a_sandbox_has_its_share_of_terminals_and_no_more() {
     let script = "import os\nheld = []\ntry:\n  while len(held) < 1000: held.append(os.openpty())\nexcept OSError as e: print(len(held), e.errno)";
     let said = server.says(&sandbox, &format!("python3 -c '{script}'"));
     assert_eq!(said, format!("128 {}", 28), "ENOSPC");
-    // Whoever wants one more is told.
+    // One more is refused.
     let hold = "import os, time\nheld = [os.openpty() for _ in range(127)]\nprint(\"held\", flush=True)\ntime.sleep(1000)";
     let line = format!("python3 -c '{hold}'").bytes().map(|b| format!("%{b:02x}")).collect::<String>();
     let mut holder = Socket::open(&server, &sandbox, &format!("?command={line}"));

@@ -1,4 +1,4 @@
-//! Whoever kills: at moments that chance chooses it ends the server, its launcher, or all of them, and
+//! The killer: at moments that chance chooses it ends the server, its launcher, or all of them, and
 //! starts the server again.
 
 use super::{link::Link, random::Random};
@@ -84,7 +84,7 @@ pub(super) fn run(
 }
 
 fn again(server: &mut Server, link: &Link, between: impl FnOnce(&Server)) {
-    // Whoever comes now waits for the next one; whoever is being served is cut off.
+    // A client that connects now waits for the next server; one that is being served is cut off.
     link.moved(None);
     server.kill();
     between(server);

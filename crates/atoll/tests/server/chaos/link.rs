@@ -15,7 +15,7 @@ use std::{
 /// How long a client waits for a server that was killed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What clients and whoever kills share.
+/// What clients and the killer share.
 pub(super) struct Link {
     /// None while there is no server.
     address: Mutex<Option<SocketAddr>>,

@@ -111,7 +111,7 @@ fn without_a_server_nothing_gets_out_and_the_next_one_serves_again() {
     // At most one that was on its way.
     assert!(while_down <= 1, "{while_down} requests came through while no server ran");
     server.restart();
-    // Nobody asks anything of this sandbox: its gate is served all the same.
+    // No request was made to this sandbox: its egress sockets are served all the same.
     eventually("pages again", || world.seen.lock().unwrap().len() > before + while_down + 2);
     assert!(count(&server, "000") > 0, "some failed meanwhile");
 }

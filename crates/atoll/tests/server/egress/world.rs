@@ -181,7 +181,7 @@ fn page(mut stream: TcpStream, held: &AtomicUsize, seen: &Mutex<Vec<String>>) ->
     }
     held.fetch_add(1, Ordering::SeqCst);
     write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
-    // Until whoever reads is gone.
+    // Until the reader is gone.
     while write!(stream, ".").is_ok() && stream.flush().is_ok() {
         thread::sleep(Duration::from_millis(20));
     }

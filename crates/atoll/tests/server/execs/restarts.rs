@@ -153,7 +153,7 @@ fn a_repeated_background_or_streamed_request_is_one_command() {
     restart(&mut server);
     let exec = with_key(&server, &path, "b", &body).json()["exec_id"].as_str().unwrap().to_owned();
     assert_eq!(first.json()["exec_id"], exec);
-    // A streamed one outlives its caller when it has a key, and whoever comes back sees all of it.
+    // A streamed one outlives its caller when it has a key, and a caller that comes back reads all of it.
     let streamed = json!({ "command": line, "stream": true }).to_string();
     let open = |server: &Server| {
         Events::open(server, "POST", &format!("{path}/exec"), &[("Idempotency-Key", "s")], &streamed)

@@ -35,7 +35,7 @@ fn output_comes_while_the_command_runs_and_the_end_says_how_it_went() {
     assert_eq!(exit["files_changed"], json!([{ "path": "made", "action": "created", "size_bytes": 6 }]));
     assert_eq!(exit["files_changed_truncated"], false);
     assert!(events.is_whole() && seen.dropped.is_empty() && seen.base64 == 0);
-    // Whoever asks again gets the same, and the end that everybody gets.
+    // A second request gets the same, and the same end.
     let again = Events::follow(&server, &exec, 0).all();
     assert_eq!((&again.stdout, &again.stderr), (&seen.stdout, &seen.stderr));
     assert_eq!((&again.exit()["exit_code"], again.exit().get("files_changed")), (&3.into(), None));

@@ -14,7 +14,7 @@ fn a_paused_sandbox_goes_on_for_a_cell_and_its_variables_are_there() {
     assert_eq!(server.ask("POST", &format!("{sandbox}/pause"), "").status, 200);
     assert_eq!(value(&python(&server, &sandbox, "x + 1")), "42");
     assert_eq!(status(&server, &sandbox), "running");
-    // A cell that stands still in the middle goes on, and its time with it.
+    // A cell that is paused in the middle continues, and so does its time.
     let body = json!({ "code": "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n'over'", "timeout": 10 });
     let path = format!("{sandbox}/run");
     thread::scope(|scope| {

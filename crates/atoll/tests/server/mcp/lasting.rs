@@ -59,7 +59,7 @@ fn an_answer_alone_is_json_however_large() {
     assert!(answer.body.len() < 2_100_000, "it is there once: {} bytes", answer.body.len());
 }
 
-/// A process that stands still.
+/// A process that is stopped by a signal.
 struct Frozen(String);
 
 impl Frozen {

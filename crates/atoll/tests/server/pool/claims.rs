@@ -1,4 +1,4 @@
-//! What whoever creates gets: a sandbox like any other, and one that nobody else has.
+//! What a create gets from the pool: a sandbox like any other, and of its owner alone.
 
 use super::{KEY, ROOT, Server, World, eventually, keeping, of, sandboxes};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn what_one_may_reach_is_set_by_the_claim() {
     let refused = "python3 -c 'import socket; s=socket.create_connection((\"127.0.0.1\",3128),5); \
         s.sendall(b\"CONNECT nowhere.example:443 HTTP/1.1\\r\\n\\r\\n\"); print(s.recv(200).split()[1].decode())'";
     for path in [closed, open] {
-        // Whoever serves the gate answers, and knows of no such place for this sandbox.
+        // The proxy answers on the egress socket, and allows this sandbox no such host.
         assert_eq!(server.says(&path, refused), "403", "{path}");
     }
 }

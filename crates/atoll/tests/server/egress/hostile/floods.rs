@@ -1,4 +1,4 @@
-//! Whoever asks for too much: the server stays there for the others, and what it tells stays exact.
+//! A sandbox that asks for too much: the server stays there for the others, and what it tells stays exact.
 
 use super::{Stage, background, put, python};
 use crate::{

@@ -1,4 +1,4 @@
-//! This machine itself: the API, other sandboxes' gates, and sockets that are nobody's business inside.
+//! This machine itself: the API, other sandboxes' egress sockets, and sockets that are nobody's business inside.
 
 use super::{Stage, bare, outside::OWN, python};
 use crate::server::egress::{egress, log};
@@ -52,7 +52,7 @@ fn egress_sockets_belong_to_one_sandbox() {
             "{answers:?}"
         );
     }
-    // Through the other one's own ports, as whoever may see its previews.
+    // Through the other one's own ports, as a caller that may see its previews.
     for port in [3128, 3129] {
         for path in ["/", "http://public.test/"] {
             let seen = server.ask("GET", &format!("{other}/ports/{port}/{path}"), "");

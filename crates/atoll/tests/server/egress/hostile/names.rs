@@ -79,7 +79,7 @@ fn a_name_is_resolved_only_for_a_connection() {
     assert_eq!(stage.ask(&sandbox, &[("direct", "public.test", stage.outside.port)]), [page]);
     let asked = stage.world.questions();
     assert!(!asked.is_empty() && asked.iter().all(|name| name == "public.test"), "{asked:?}");
-    // Whoever allows all names below one lets data pass there; that is what the witness sees then.
+    // A policy that allows all names below one lets data pass there, and the server of names sees it.
     stage.ask(&sandbox, &[("connect", "data.wide.test", 80)]);
     let asked = stage.world.questions();
     assert!(asked.contains(&"data.wide.test".to_owned()), "{asked:?}");
