@@ -362,6 +362,20 @@ impl Volumes {
         Ok(mounts)
     }
 
+    /// The same for a request that names them in its field `volumes`, where an unknown one is a wrong value.
+    pub(crate) async fn mounts_of_request(
+        &self,
+        owner: &str,
+        provider: &ProviderName,
+        asked: &[AttachVolume],
+    ) -> Result<Vec<VolumeMount>> {
+        let wrong = |error: Error| match error.code {
+            ErrorCode::NotFound => Error::invalid("volumes", error.message),
+            _ => error,
+        };
+        self.mounts(owner, provider, asked).await.map_err(wrong)
+    }
+
     /// These volumes and a tenant's, which need not exist yet: for a request to be checked.
     pub(crate) fn with_tenant(volumes: &[VolumeMount]) -> Result<Vec<VolumeMount>> {
         let tenant = VolumeMount {

@@ -5,7 +5,7 @@ use crate::{
     builds::Build,
     egress::EgressPolicy,
     files::steady,
-    parse::{Params, Raw, required_json},
+    parse::{Params, Raw, required_json, seconds},
 };
 use atoll_core::{
     BuildImage, BuildView, Policy, PoolBounds, Recipe,
@@ -28,7 +28,7 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PackageVersion {
-    /// debian, pip or npm.
+    /// debian, pip or npm; in an image that was pulled or imported also alpine, which no lock may have.
     manager: String,
     name: String,
     version: String,
@@ -105,6 +105,8 @@ pub(crate) struct TemplateBody {
     /// build and in each sandbox; kept in the label `atoll.ready_check`.
     ready_check: Option<String>,
     /// How long that may take: 1 to 600, 60 without it.
+    #[schema(value_type = Option<f64>)]
+    #[serde(default, deserialize_with = "seconds")]
     ready_timeout_seconds: Option<u32>,
     /// The time between two tries: 50 to 60000, 500 without it.
     ready_interval_ms: Option<u32>,
@@ -294,7 +296,8 @@ pub(crate) struct BuildParams {
         (status = 413, description = "There are too many files"),
         (status = 422, description = "The archive or the Dockerfile is broken, or a line of it is not supported"),
         (status = 429, description = "As many images are being built as may be"),
-        (status = 501, description = "It needs what this server cannot do")))]
+        (status = 501, description = "It needs what this server cannot do"),
+        (status = 507, description = "The server's disk has no room for the files")))]
 pub(crate) async fn build_image_with_files(
     State(app): State<App>,
     Who(caller): Who,

@@ -180,7 +180,8 @@ pub(crate) async fn list(
 
 /// Makes a key worthless.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, body = KeyItem), (status = 404)))]
+    responses((status = 200, body = KeyItem), (status = 404),
+        (status = 409, description = "It is the last admin key that is valid")))]
 pub(crate) async fn revoke(
     State(app): State<App>,
     Who(caller): Who,

@@ -159,7 +159,7 @@ pub(crate) struct DownloadParams {
     params(("thread_id" = String, Path), DownloadParams),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 400, description = "The path is wrong"), (status = 403, description = "It is not exported"),
-        (status = 404), (status = 409), (status = 422)))]
+        (status = 404), (status = 409), (status = 422), (status = 501), (status = 502), (status = 504), (status = 507)))]
 pub(crate) async fn download(
     State(app): State<App>,
     Who(caller): Who,

@@ -16,6 +16,12 @@ fn the_committed_document_is_current() {
 }
 
 #[test]
+fn a_reader_begins_with_sandboxes() {
+    let document: serde_json::Value = serde_json::from_str(&atoll_front_rest::openapi()).unwrap();
+    assert_eq!(document["tags"][0]["name"], "sandboxes");
+}
+
+#[test]
 fn the_error_table_is_as_it_was() {
     let lines: Vec<String> =
         atoll_http::ERROR_TABLE.iter().map(|(code, status)| format!("{status} {code}")).collect();

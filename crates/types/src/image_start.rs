@@ -16,9 +16,9 @@ const READY_INTERVAL_LABEL: &str = "atoll.ready_interval_ms";
 /// The longest of these lines.
 const LONGEST_START_LINE: usize = 64 << 10;
 /// How long a sandbox may take to be ready, in seconds.
-const READY_TIMEOUT_SECONDS: RangeInclusive<u32> = 1..=600;
+pub const READY_TIMEOUT_SECONDS: RangeInclusive<u32> = 1..=600;
 /// How long the ready check waits before the next try, in milliseconds.
-const READY_INTERVAL_MS: RangeInclusive<u32> = 50..=60_000;
+pub const READY_INTERVAL_MS: RangeInclusive<u32> = 50..=60_000;
 const USUAL_TIMEOUT_SECONDS: u32 = 60;
 const USUAL_INTERVAL_MS: u32 = 500;
 

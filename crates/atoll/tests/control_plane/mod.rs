@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod compat;
+#[path = "../server/described.rs"]
+mod described;
 mod execs;
 mod files;
 mod grpc;
@@ -29,6 +31,7 @@ use atoll_provider::Provider;
 use atoll_provider_process::ProcessProvider;
 use atoll_tool_sessions::CancellationToken;
 use clap::Parser;
+use described::expect_described;
 use http::Answer;
 use serde_json::{Value, json};
 use std::{
@@ -164,11 +167,13 @@ impl Server {
         life.runtime.block_on(ask(&life.core))
     }
 
-    /// A request with a key of one's own.
+    /// A request with a key of one's own, whose answer has a status that the description has for it.
     fn ask_as(&self, key: &str, method: &str, path: &str, body: &str) -> Answer {
         let authorization = format!("Bearer {key}");
-        http::request(self.address, method, path, &[("Authorization", &authorization)], body.as_bytes())
-            .unwrap()
+        let headers = [("Authorization", authorization.as_str())];
+        let answer = http::request(self.address, method, path, &headers, body.as_bytes()).unwrap();
+        expect_described(method, path, answer.status);
+        answer
     }
 
     /// A request with the first key.

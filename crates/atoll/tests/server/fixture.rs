@@ -1,7 +1,10 @@
 //! A server of its own for one test, on a data folder of its own. At its end everything is ended by
 //! `atoll down --purge`, and what is left then fails the test.
 
-use super::http::{self, Answer};
+use super::{
+    described::expect_described,
+    http::{self, Answer},
+};
 use crate::engine::fixture::{data_folder, left_at_last, leftovers_of};
 use atoll_launch_proto::Layout;
 use std::{
@@ -187,11 +190,13 @@ impl Server {
             spawn(self.data(), listen, &self.arguments, &self.variables, self.level, &self.log);
     }
 
-    /// A request with a key of one's own.
+    /// A request with a key of one's own, whose answer has a status that the description has for it.
     pub(crate) fn ask_as(&self, key: &str, method: &str, path: &str, body: &str) -> Answer {
         let authorization = format!("Bearer {key}");
-        http::request(self.address, method, path, &[("Authorization", &authorization)], body.as_bytes())
-            .unwrap()
+        let headers = [("Authorization", authorization.as_str())];
+        let answer = http::request(self.address, method, path, &headers, body.as_bytes()).unwrap();
+        expect_described(method, path, answer.status);
+        answer
     }
 
     /// A request with the first key.

@@ -1,5 +1,6 @@
 mod brim;
 mod browser;
+mod described;
 mod fixture;
 mod http;
 

@@ -203,6 +203,20 @@ fn seconds_may_have_fractions() {
     for wrong in [r#"{"idle_timeout_seconds":9.5}"#, r#"{"stopped_retention_seconds":-0.5}"#] {
         assert_eq!(server.ask("PATCH", "/api/v1/settings/sandbox", wrong).status, 422, "{wrong}");
     }
+    // Of a template too; what is wrong beside them, or that they are too many, is what is refused.
+    for (seconds, interval, field) in
+        [(1.5, 1, "ready_interval_ms"), (599.5, 1, "ready_interval_ms"), (600.5, 50, "ready_timeout_seconds")]
+    {
+        let body = json!({ "spec": {
+            "id": "x", "start_command": "true", "ready_check": "true",
+            "ready_timeout_seconds": seconds, "ready_interval_ms": interval,
+        } });
+        let answer = server.ask("POST", "/api/v1/sandbox-images", &body.to_string());
+        let loc = || answer.json()["detail"][0]["loc"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!((answer.status, loc()), (422, json!(field)), "{seconds}: {answer:?}");
+        let said = answer.json()["detail"][0]["msg"].to_string();
+        assert!(said.contains("must be between"), "{seconds}: {said}");
+    }
     let policy = r#"{"mode":"allowlist","allow":["a.example"],"limits":{"connection_seconds":1.5}}"#;
     let set = server.ask("PUT", &format!("{sandbox}/egress"), policy);
     assert_eq!(set.status, 200, "{set:?}");

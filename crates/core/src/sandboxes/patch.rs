@@ -95,7 +95,8 @@ impl Sandboxes {
             || volumes.is_some();
         let profile = match volumes {
             Some(asked) => {
-                let mut volumes = self.volumes.mounts(&record.owner, &record.provider, &asked).await?;
+                let mut volumes =
+                    self.volumes.mounts_of_request(&record.owner, &record.provider, &asked).await?;
                 let kept = self.volumes.kept_tenant(&record.owner, &record.profile.volumes, &volumes).await?;
                 volumes.extend(kept);
                 let profile = Profile { volumes, ..record.profile.clone() };

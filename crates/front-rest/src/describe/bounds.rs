@@ -12,7 +12,8 @@ use atoll_core::{
 };
 use atoll_tool_sessions::ThreadId;
 use atoll_types::{
-    ID_PATTERN, LONGEST_USER, SKILL_NAME_PATTERN, SkillName, TerminalSize, USER_PATTERN, text::TextRule,
+    ID_PATTERN, LONGEST_USER, READY_INTERVAL_MS, READY_TIMEOUT_SECONDS, SKILL_NAME_PATTERN, SkillName,
+    TerminalSize, USER_PATTERN, text::TextRule,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -408,6 +409,8 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("KernelItem", "/properties/kernel_id", id),
     ("KernelItem", "/properties/parent_id", id),
     ("UploadBody", "/properties/files", || json!({"maxItems": MOST_FILES})),
+    ("TemplateBody", "/properties/ready_interval_ms", || range(&READY_INTERVAL_MS)),
+    ("TemplateBody", "/properties/ready_timeout_seconds", || range(&READY_TIMEOUT_SECONDS)),
     ("Variables", "", || {
         map(bounds::MOST_VARIABLES, text(&bounds::VARIABLE_NAME), text(&bounds::VARIABLE_VALUE))
     }),

@@ -88,6 +88,12 @@ impl Kind<'_> {
         self.path.starts_with("/api/v1/sandboxes/{id}/")
     }
 
+    /// Whether a container of a sandbox may be asked or started for it.
+    fn uses_container(&self) -> bool {
+        let changes = self.body && matches!(self.path, "/api/v1/sandboxes" | "/api/v1/sandboxes/{id}");
+        changes || self.in_sandbox()
+    }
+
     /// Whether it works on the files of a sandbox, or starts something inside.
     fn writes(&self) -> bool {
         let last = self.path.strip_prefix("/api/v1/sandboxes/{id}/").unwrap_or_default();
@@ -127,10 +133,14 @@ const STATUSES: &[(u16, Applies, &str)] = &[
         "Too many requests, too many at a time, or no room; `Retry-After` says when to ask again",
     ),
     (500, |k| k.keyed, "A fault of the server; its log says which"),
-    (501, |k| k.writes() || k.keeps(), "This server, image or language cannot do it"),
-    (502, |k| k.in_sandbox(), "What runs inside does not answer as it should"),
+    (
+        501,
+        |k| k.uses_container() || (k.body && k.path.starts_with("/api/v1/volumes")),
+        "This server, image or language cannot do it",
+    ),
+    (502, |k| k.uses_container(), "What runs inside does not answer as it should"),
     (503, |_| true, "A part of the server does not answer at the moment"),
-    (504, |k| k.in_sandbox(), "It took too long"),
+    (504, |k| k.uses_container(), "It took too long"),
     (507, |k| k.writes() || k.keeps(), "The sandbox's disk is full"),
 ];
 
