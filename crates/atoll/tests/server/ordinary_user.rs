@@ -126,6 +126,30 @@ fn every_command_works_in_any_order_on_a_fresh_home() {
 }
 
 #[test]
+fn any_command_may_be_the_first_on_a_fresh_home() {
+    for first in ["doctor", "mcp", "serve", "down"] {
+        let mut person = Person::new();
+        match first {
+            "serve" => drop(person.serve()),
+            "mcp" => person.line(first, "sh -c 'atoll mcp </dev/null'"),
+            _ => person.line(first, &format!("atoll {first}")),
+        }
+        person.line("run", "atoll run -- true");
+        person.look("first", DATA);
+        person.line("purge", "atoll down --purge");
+        person.look("purged", "no");
+        let said = person.apart.end();
+        for name in [first, "run", "purge"].into_iter().filter(|name| *name != "serve") {
+            assert!(said.contains(&format!("{name} ended with 0\n")), "{first}, {name}: {said}");
+        }
+        assert!(!said.contains(" found "), "{first}: {said}");
+        let data = person.home.join(DATA);
+        assert!(!data.join("server").exists() && !data.join("storage").exists(), "{first}: {said}");
+        eventually("the end of everything", || leftovers_of(&data).is_empty());
+    }
+}
+
+#[test]
 fn what_is_typed_behind_sudo_leaves_the_home_alone() {
     let mut person = Person::new();
     let home = person.home.display().to_string();
