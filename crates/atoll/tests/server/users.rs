@@ -1,6 +1,10 @@
 //! Commands and terminals as another user of the sandbox.
 
-use super::{fixture::Server, socket::Socket};
+use super::{
+    fixture::Server,
+    forwarding::{atoll, id_of},
+    socket::Socket,
+};
 use serde_json::json;
 
 #[test]
@@ -32,4 +36,24 @@ fn commands_and_terminals_run_as_the_user_that_is_asked_for() {
         });
         assert!(told.count() > 0, "{kind}: {list}");
     }
+}
+
+#[test]
+fn the_command_line_names_the_user_and_the_profile() {
+    let server = Server::start();
+    let says = |arguments: &[&str]| {
+        let ran = atoll(&server, arguments).output().unwrap();
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    let sandbox = server.create("{}");
+    let id = id_of(&sandbox);
+    assert_eq!(says(&["exec", id, "--", "id", "-u"]), "1000");
+    assert_eq!(says(&["exec", "--user", "sandbox", id, "--", "id", "-u"]), "65532");
+    let made = says(&["create", "--profile", "root"]);
+    assert_eq!(
+        says(&["exec", &made, "--", "sh", "-c", "id -u; touch /usr/bin/mine && echo written"]),
+        "0\nwritten"
+    );
+    assert_eq!(says(&["exec", "--user", "user", &made, "--", "id", "-u"]), "1000");
 }
