@@ -1,38 +1,36 @@
 // Views that other files do not look at: accessible in both themes, nothing to scroll sideways at 375 px, and the charts.
-import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { accessible, fixture, KEY } from "./harness.ts";
+import { accessible, fits, fixture, KEY } from "./harness.ts";
 
 process.env.ATOLL_METRICS_INTERVAL_SECONDS = "1";
 const f = fixture();
-
-/** What must be scrolled sideways to be read; lists, code and tabs scroll by themselves. */
-const tooWide = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
 
 async function settled(page: Page): Promise<void> {
   await page.locator("h1, [role=alert]").first().waitFor();
   await page.waitForFunction(() => !document.body.textContent?.includes("Loading…"));
 }
 
-test("no page is wider than a telephone", async () => {
-  const { id } = await f.server.create({ memory_mb: 128, labels: { team: "research" } });
-  await f.server.ask("POST", `/api/v1/sandboxes/${id}/exec`, { command: "echo words > file.txt" });
+test("terminal, editor, API reference and unknown pages are no wider than a telephone", async () => {
+  const { id } = await f.server.create({ memory_mb: 128 });
+  await f.server.ask("POST", `/api/v1/sandboxes/${id}/exec`, {
+    command: "printf '%0200d\\n' 1 > long-name-of-a-file-that-says-what-it-is-about.txt",
+  });
   const { page } = await f.tab(KEY, { width: 375, height: 812 });
-  const parts = ["", "commands", "files", "notebook", "network", "ports", "snapshots", "skills", "audit"];
-  const operator = ["images", "images/catalogue", "images/builds", "volumes", "skills", "audit", "events"];
-  const admin = ["keys", "pool", "owners", "settings", "doctor", "nowhere"];
-  for (const path of [...parts.map((part) => `sandboxes/${id}/${part}`), ...operator, ...admin]) {
-    await page.goto(`/ui/${path}`);
-    await settled(page);
-    assert.equal(await tooWide(page), 0, path);
-  }
+  await page.goto("/ui/nowhere");
+  await settled(page);
+  await fits(page);
+  const file = "/workspace/long-name-of-a-file-that-says-what-it-is-about.txt";
+  await page.goto(`/ui/sandboxes/${id}/files?history=1&path=${file}`);
+  await page.getByLabel("Content of long-name").waitFor();
+  await page.getByRole("list", { name: "History" }).getByText("printf").waitFor();
+  await fits(page);
   await page.goto(`/ui/sandboxes/${id}/terminal`);
   await page.getByText("attached").waitFor();
-  assert.equal(await tooWide(page), 0, "the terminal");
+  await fits(page);
   await page.goto("/docs");
   await page.getByRole("heading", { name: /Atoll/ }).first().waitFor();
-  assert.equal(await tooWide(page), 0, "/docs");
+  await fits(page);
 });
 
 for (const dark of [false, true]) {

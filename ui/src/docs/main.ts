@@ -6,6 +6,8 @@ import { nonceStyles } from "@/lib/nonce";
 import "./docs.css";
 
 nonceStyles();
+// A reader who asks for nothing else begins with the sandboxes.
+if (!location.hash) history.replaceState(null, "", "#/sandboxes");
 
 SwaggerUI({
   url: "/openapi.json",
@@ -14,6 +16,17 @@ SwaggerUI({
   docExpansion: "none",
   filter: true,
   validatorUrl: null,
+  // The links of paths would stand inside of buttons.
+  plugins: [
+    {
+      wrapComponents: {
+        DeepLink:
+          (_, { React }) =>
+          ({ text }) =>
+            React.createElement("span", {}, text),
+      },
+    },
+  ],
   requestInterceptor: (request) => {
     request.headers["X-Atoll-Console"] = "1";
     return request;
