@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
 import type { Locator, Page } from "playwright-core";
-import { accessible, fixture, KEY, Server } from "./harness.ts";
+import { accessible, fits, fixture, KEY, Server } from "./harness.ts";
 import { code, LOCKED, type Script, startModel, terminal, works } from "./model.ts";
 
 /** Begins at once and ends when the file `go` is there. */
@@ -374,8 +374,11 @@ test("conversations are renamed, found, gone on with and deleted", async () => {
   await row(page, "<b>Kept</b> under another name").waitFor();
   await page.getByLabel("Search conversations").fill("KEPT");
   await row(page, "other words").waitFor({ state: "detached" });
+  await page.waitForURL(/q=KEPT/);
+  await page.reload();
   await row(page, "Kept").getByRole("link").click();
-  await page.waitForURL(address);
+  await page.waitForURL(`${address}?q=KEPT`);
+  assert.equal(await page.getByLabel("Search conversations").inputValue(), "KEPT");
   await page.getByRole("heading", { name: "<b>Kept</b> under another name" }).waitFor();
   await say(page, "Please wait for it");
   await block(page, "Run a command").getByRole("log").getByText("begun").waitFor();
@@ -656,18 +659,6 @@ test("a conversation is its owner's alone, and a key that only reads changes not
   }
 });
 
-/** What must be scrolled sideways to be read, code and tables aside. */
-const tooWide = (page: Page) =>
-  page.evaluate(() =>
-    [...document.querySelectorAll("html, #main *, [role=dialog], [role=dialog] *")]
-      .filter((element) => !element.matches("pre, textarea, .cm-scroller, [aria-label=Table]"))
-      .filter(
-        (element) => element === document.documentElement || getComputedStyle(element).overflowX === "auto",
-      )
-      .filter((element) => element.scrollWidth > element.clientWidth + 1)
-      .map((element) => element.outerHTML.slice(0, 120)),
-  );
-
 for (const dark of [false, true]) {
   test(`no view has a serious finding and none is too wide, ${dark ? "dark" : "light"}`, async () => {
     const { page } = await f.tab(KEY, { dark });
@@ -686,7 +677,7 @@ for (const dark of [false, true]) {
           .waitFor();
         await page.waitForFunction(() => !document.body.textContent?.includes("Loading…"));
         await accessible(page);
-        assert.deepEqual(await tooWide(page), [], `${view} at ${width} px`);
+        await fits(page);
       }
     }
   });

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { BrowserContext, Page } from "playwright-core";
-import { accessible, fixture, KEY } from "./harness.ts";
+import { fixture, KEY, seen } from "./harness.ts";
 
 const f = fixture();
 
@@ -56,7 +56,49 @@ test("a file is uploaded, edited and downloaded with the same bytes", async () =
   await page.keyboard.press("Control+s");
   await page.getByText("As in the sandbox").waitFor();
   assert.equal((await content(id, "notes.txt")).toString(), "one\ntwo");
-  await accessible(page);
+  await seen(page);
+});
+
+test("a file that is too big to edit goes up with its progress and shows its beginning; values are a table", async () => {
+  const { id } = await f.server.create();
+  const { page, context } = await f.tab(KEY);
+  await page.goto(`/ui/sandboxes/${id}/files`);
+  const devtools = await context.newCDPSession(page);
+  const network = { offline: false, latency: 0, downloadThroughput: -1 };
+  await devtools.send("Network.emulateNetworkConditions", { ...network, uploadThroughput: 512 * 1024 });
+  const big = Buffer.from(`the beginning\n${"line\n".repeat(500_000)}`);
+  await page
+    .getByLabel("Files to upload")
+    .setInputFiles({ name: "big.log", mimeType: "text/plain", buffer: big });
+  await page.waitForFunction(() => {
+    const { value = 0 } = document.querySelector("progress") ?? {};
+    return value > 0 && value < 1;
+  });
+  await devtools.send("Network.emulateNetworkConditions", { ...network, uploadThroughput: -1 });
+  await page.getByRole("list", { name: "Uploads" }).getByText("uploaded").waitFor();
+  assert.deepEqual(await content(id, "big.log"), big);
+  const asked = page.waitForRequest(
+    (request) => /\/files\/.*big\.log/.test(request.url()) && request.method() === "GET",
+  );
+  await page.getByRole("list", { name: "Entries" }).getByText("big.log").click();
+  assert.equal((await asked).headers().range, "bytes=0-65535");
+  await page.getByText("Too big to edit here: its beginning.").waitFor();
+  await page.locator("pre").getByText("the beginning").waitFor();
+  await seen(page);
+
+  const row = Array.from({ length: 20 }, (_, at) => `column ${at}`).join(",");
+  await f.server.ask("POST", `/api/v1/sandboxes/${id}/exec`, {
+    command: `printf '${row}\n${row}\n' > table.csv`,
+  });
+  await page.goto(`/ui/sandboxes/${id}/files?path=/workspace/table.csv`);
+  await page.getByRole("columnheader", { name: "column 19" }).waitFor();
+  await seen(page);
+  // What is looked for among the files is in the address, and stays beside a file.
+  await page.getByLabel("Find a file").fill("*.log");
+  await page.getByRole("list", { name: "Found" }).getByText("big.log").click();
+  await page.waitForURL((url) => url.searchParams.get("find") === "*.log" && url.href.includes("big.log"));
+  await page.reload();
+  await page.getByRole("list", { name: "Found" }).getByText("big.log").waitFor();
 });
 
 test("what was dragged in, folders as archives", async () => {

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
-import { accessible, fixture, KEY, PROGRAM, signIn } from "./harness.ts";
+import { accessible, fits, fixture, KEY, PROGRAM, seen, signIn } from "./harness.ts";
 
 const f = fixture();
 const run = promisify(execFile);
@@ -96,7 +96,7 @@ test("the trail is filtered, shown and verified, by the server and without it", 
   const panel = page.getByRole("complementary", { name: "The operation exec" });
   await panel.getByRole("log").getByText("found-in-the-trail").waitFor();
   await panel.getByText("failed, exit 3").waitFor();
-  await accessible(page);
+  await seen(page);
 
   await page.getByRole("button", { name: "Verify" }).click();
   const verdict = page.getByRole("complementary", { name: "Verify the trail" });
@@ -233,6 +233,67 @@ test("volumes are made, resized and deleted; plans of owners are made and given"
   assert.equal(atoll.owners.una, "team");
 });
 
+test("a skill is written, changed, installed in a sandbox and deleted", async () => {
+  const { id } = await f.server.create({ memory_mb: 64 });
+  const { page } = await f.tab(KEY);
+  await page.goto("/ui/skills?add=1");
+  await page.getByLabel("Name", { exact: true }).fill("made-here");
+  await page.getByLabel("Description").fill("When a test runs");
+  await page.getByLabel("SKILL.md").fill("# First\n");
+  await page.getByRole("button", { name: "Create" }).click();
+  const panel = page.getByRole("complementary", { name: "The skill made-here" });
+  const text = panel.getByLabel("SKILL.md");
+  await text.fill((await text.inputValue()).replace("# First", "# Second"));
+  await panel.getByRole("button", { name: "Save" }).click();
+  await page.getByText("made-here was changed").waitFor();
+  await seen(page);
+
+  await page.goto(`/ui/sandboxes/${id}/skills`);
+  const row = page.locator("div.min-h-9").filter({ hasText: "made-here" });
+  await row.getByRole("button", { name: "Install" }).click();
+  await page.getByText("The skill is installed").waitFor();
+  await page.getByRole("link", { name: "made-here" }).click();
+  await page.getByRole("list", { name: "Entries" }).getByText("SKILL.md").click();
+  await page.getByLabel("Content of SKILL.md").getByText("# Second").waitFor();
+
+  await page.goto("/ui/skills");
+  await page.getByRole("row", { name: /made-here/ }).click();
+  await panel.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("row", { name: /made-here/ }).waitFor({ state: "detached" });
+});
+
+test("the pool is switched on, sized, drained and switched off", async () => {
+  await f.server.ask("PATCH", "/api/v1/settings/sandbox", { atoll: { pool: { min: 0 } } });
+  const { page } = await f.tab(KEY);
+  await page.goto("/ui/pool");
+  await page.getByRole("button", { name: "Keep an image ready" }).first().click();
+  await page.getByLabel("Image", { exact: true }).selectOption("host");
+  await page.getByLabel("At least").fill("1");
+  await page.getByLabel("At most").fill("1");
+  await page.getByRole("button", { name: "Keep so many" }).click();
+  await page.getByText("The pool of host was changed").waitFor();
+  await page.getByRole("button", { name: "Switch on" }).click();
+  const row = page.getByRole("row").filter({ hasText: "host" });
+  const full = async () => {
+    // What the pool starts is no event of a sandbox.
+    while (!(await row.getByText("1 of 1").isVisible()))
+      await page.getByRole("button", { name: "Look again" }).click();
+  };
+  await full();
+  await page.getByRole("button", { name: "Drain" }).click();
+  await page.getByText("1 sandbox was drained").waitFor();
+  await full();
+  await row.click();
+  const panel = page.getByRole("complementary", { name: "Pool of host" });
+  await seen(page);
+  await panel.getByLabel("At most").fill("2");
+  await panel.getByRole("button", { name: "Keep so many" }).click();
+  await row.getByText("1 to 2").waitFor();
+  await page.getByRole("button", { name: "Switch off" }).click();
+  await page.getByRole("button", { name: "Switch on" }).waitFor();
+});
+
 test("every owner is listed with what it has, by one request, whatever happens meanwhile", async () => {
   // Owners of whom there is a volume, a sandbox or a plan, and one without anything but a key.
   const keys = new Map<string, string>();
@@ -279,7 +340,7 @@ test("every owner is listed with what it has, by one request, whatever happens m
 });
 
 for (const dark of [false, true]) {
-  test(`no page has a serious finding, ${dark ? "dark" : "light"}`, async () => {
+  test(`no page has a serious finding or is too wide, ${dark ? "dark" : "light"}`, async () => {
     const { page } = await f.tab(undefined, { dark });
     await signIn(page, KEY);
     const name = dark ? "seen-dark" : "seen-light";
@@ -320,6 +381,10 @@ for (const dark of [false, true]) {
       await page.locator("h1").first().waitFor();
       await settled(page);
       await accessible(page);
+      if (dark) continue;
+      await page.setViewportSize({ width: 375, height: 812 });
+      await fits(page);
+      await page.setViewportSize({ width: 1440, height: 900 });
     }
   });
 }
