@@ -1,13 +1,16 @@
 //! Memory of the server that answers hold until they are sent, by owner. Code that keeps an answer of a size
-//! that its caller decides takes a [`HeldAnswer`] for it and drops that with the answer.
+//! that its caller decides takes a [`HeldAnswer`] for it and drops that with the answer. A stream out of a sandbox holds
+//! a window of a fixed size while its client does not read, so these are counted ([`OpenStream`]); and few answers of an
+//! owner are read from the store at a time ([`LookUpPlace`]), because their size is known only afterwards.
 
 use crate::runtime_settings::LiveSettings;
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// When to ask again. A client that reads makes room at once; one that does not is cut off by the write
 /// timeout.
@@ -81,6 +84,35 @@ impl Drop for HeldAnswer {
     }
 }
 
+/// A stream out of a sandbox to its caller: a command's output, a terminal, a file, a folder's archive or its changes.
+/// Until it is dropped it counts for its owner.
+#[derive(Debug)]
+pub struct OpenStream(#[expect(dead_code, reason = "counts until it is dropped")] HeldAnswer);
+
+/// Answers of one owner that are read from the store at a time. Each may take a few times what the store gives at most.
+const LOOK_UPS: usize = 2;
+
+/// The look-ups of each owner that has any.
+#[derive(Debug, Default)]
+pub(crate) struct LookUps(Mutex<HashMap<String, Weak<Semaphore>>>);
+
+impl LookUps {
+    fn of(&self, owner: &str) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = all.get(owner).and_then(Weak::upgrade) {
+            return places;
+        }
+        all.retain(|_, places| places.strong_count() > 0);
+        let places = Arc::new(Semaphore::new(LOOK_UPS));
+        all.insert(owner.to_owned(), Arc::downgrade(&places));
+        places
+    }
+}
+
+/// A place among the look-ups of an owner, until it is dropped.
+#[derive(Debug)]
+pub struct LookUpPlace(#[expect(dead_code, reason = "is free when it is dropped")] OwnedSemaphorePermit);
+
 /// What a connection may do, as is set now.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
@@ -96,10 +128,18 @@ pub struct ConnectionLimits {
 #[derive(Clone)]
 pub struct AnswerBudget {
     pub(crate) answers: Arc<Answers>,
+    /// Streams by owner, in the place of bytes.
+    pub(crate) streams: Arc<Answers>,
+    pub(crate) look_ups: Arc<LookUps>,
     pub(crate) live_settings: Arc<LiveSettings>,
 }
 
 impl AnswerBudget {
+    /// With nothing held.
+    pub(crate) fn new(live_settings: Arc<LiveSettings>) -> Self {
+        Self { answers: Arc::default(), streams: Arc::default(), look_ups: Arc::default(), live_settings }
+    }
+
     /// What a connection may do, as is set now.
     #[must_use]
     pub fn connection_limits(&self) -> ConnectionLimits {
@@ -128,6 +168,31 @@ impl AnswerBudget {
         }
         Ok(HeldAnswer { answers, owner: owner.to_owned(), bytes: 0, most })
     }
+
+    /// One more stream to this owner; refused where it has as many as it may.
+    pub(crate) fn stream(&self, owner: &str) -> Result<OpenStream> {
+        let most = u64::from(self.live_settings.now().http_owner_streams);
+        let mut held =
+            HeldAnswer { answers: Arc::clone(&self.streams), owner: owner.to_owned(), bytes: 0, most };
+        if held.grow(1) {
+            return Ok(OpenStream(held));
+        }
+        let message =
+            "you have as many outputs, terminals, downloads and watches open as you may; close one first";
+        Err(Error::new(ErrorCode::LimitExceeded, message)
+            .fact("limit", "http.owner_streams")
+            .fact("allowed", most)
+            .retry_after(RETRY_SECONDS))
+    }
+
+    /// A place to build an answer to this owner from the store, as soon as there is one; refused where the owner's
+    /// unread answers hold all that they may by then.
+    pub async fn look_up(&self, owner: &str) -> Result<LookUpPlace> {
+        let place = self.look_ups.of(owner).acquire_owned().await;
+        let place = place.map_err(|_| Error::internal("the places of look-ups were closed"))?;
+        self.hold(owner)?;
+        Ok(LookUpPlace(place))
+    }
 }
 
 #[cfg(test)]
@@ -145,5 +210,17 @@ mod tests {
         assert!(two.grow(6) && !two.grow(1));
         drop((two, other));
         assert!(answers.held().is_empty());
+    }
+
+    #[tokio::test]
+    async fn look_ups_of_an_owner_wait_for_one_another() {
+        let all = LookUps::default();
+        let take = |owner: &str| all.of(owner).try_acquire_owned();
+        let mut held: Vec<_> = (0..LOOK_UPS).map(|_| take("ann").unwrap()).collect();
+        assert!(take("ann").is_err() && take("bob").is_ok());
+        held.pop();
+        let _last = take("ann").unwrap();
+        assert!(take("ann").is_err() && take("eve").is_ok());
+        assert_eq!(all.0.lock().unwrap().len(), 2, "those of bob are forgotten");
     }
 }

@@ -92,7 +92,7 @@ impl Parts {
             live_settings: live_settings.clone(),
             exec_rates: Arc::default(),
         };
-        let answers = AnswerBudget { answers: Arc::default(), live_settings: live_settings.clone() };
+        let answers = AnswerBudget::new(live_settings.clone());
         Self {
             store,
             providers,

@@ -2,7 +2,7 @@
 
 use crate::{App, graph, ids};
 use atoll_agent::{IfExists, NewAssistantRequest, PatchAssistant};
-use atoll_http::{Failure, Raw, Who, json, required_json};
+use atoll_http::{Failure, LookUp, Raw, Who, json, required_json};
 use atoll_types::{
     Error, Result,
     conversation::{Assistant, AssistantQuery, Metadata},
@@ -138,8 +138,7 @@ impl SearchBody {
 
 async fn search(
     State(app): State<App>,
-    Who(caller): Who,
-    Raw(body): Raw,
+    LookUp(caller, body): LookUp,
 ) -> Result<(HeaderMap, Json<Value>), Failure> {
     let query = json::<SearchBody>(&body)?.query()?;
     let found = app.agents.assistants(&caller, &query).await?;
@@ -244,9 +243,8 @@ struct VersionsBody {
 
 async fn versions(
     State(app): State<App>,
-    Who(caller): Who,
     Path(id): Path<String>,
-    Raw(body): Raw,
+    LookUp(caller, body): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let VersionsBody { metadata, limit: most, offset } = json(&body)?;
     let (metadata, most) = (metadata.unwrap_or_default(), limit(most)?);

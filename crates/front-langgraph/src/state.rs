@@ -2,7 +2,7 @@
 
 use crate::{App, ids, interrupts, messages};
 use atoll_agent::StateUpdate;
-use atoll_http::{Failure, Params, Raw, Who, json, required_json};
+use atoll_http::{Failure, LookUp, Params, Raw, Who, json, required_json};
 use atoll_types::{
     Error, Result, ThreadId,
     conversation::{Checkpoint, CheckpointQuery, ConversationState, Metadata, Node},
@@ -87,8 +87,8 @@ fn no_state(thread: &ThreadId) -> Value {
 
 async fn read(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
+    LookUp(caller, _): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let thread = ids::thread_of(&thread)?;
     let head = app.agents.state(&caller, &thread, None).await?;
@@ -97,8 +97,8 @@ async fn read(
 
 async fn read_at(
     State(app): State<App>,
-    Who(caller): Who,
     Path((thread, checkpoint)): Path<(String, String)>,
+    LookUp(caller, _): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let (thread, at) = (ids::thread_of(&thread)?, ids::checkpoint_id(&checkpoint).map_err(Failure::in_path)?);
     let found = app.agents.state(&caller, &thread, Some(at)).await?;
@@ -119,9 +119,8 @@ struct AtBody {
 
 async fn read_at_body(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
-    Raw(body): Raw,
+    LookUp(caller, body): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let AtBody { checkpoint } = required_json(&body)?;
     let thread = ids::thread_of(&thread)?;
@@ -225,9 +224,8 @@ async fn history_of(
 
 async fn history(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
-    Raw(body): Raw,
+    LookUp(caller, body): LookUp,
 ) -> Result<Json<Value>, Failure> {
     history_of(&app, &caller, &thread, json(&body)?).await
 }
@@ -240,9 +238,9 @@ struct HistoryQuery {
 
 async fn history_by_query(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
     Params(HistoryQuery { limit, before }): Params<HistoryQuery>,
+    LookUp(caller, _): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let body = HistoryBody { limit, before: before.map(Value::from), ..HistoryBody::default() };
     history_of(&app, &caller, &thread, body).await

@@ -1,7 +1,7 @@
 //! Items that a client stores beside its conversations.
 
 use crate::App;
-use atoll_http::{Failure, Params, Raw, Who, required_json};
+use atoll_http::{Failure, LookUp, Params, Raw, Who, required_json};
 use atoll_types::{
     Error, Result,
     conversation::{ItemQuery, Metadata, NamespaceQuery, StoreItem},
@@ -103,7 +103,7 @@ struct SearchBody {
     offset: Option<u32>,
 }
 
-async fn search(State(app): State<App>, Who(caller): Who, Raw(body): Raw) -> Result<Json<Value>, Failure> {
+async fn search(State(app): State<App>, LookUp(caller, body): LookUp) -> Result<Json<Value>, Failure> {
     let SearchBody { namespace_prefix, filter, query, limit, offset } = atoll_http::json(&body)?;
     let query = ItemQuery {
         prefix: namespace_prefix,
@@ -126,11 +126,7 @@ struct NamespacesBody {
     offset: Option<u32>,
 }
 
-async fn namespaces(
-    State(app): State<App>,
-    Who(caller): Who,
-    Raw(body): Raw,
-) -> Result<Json<Value>, Failure> {
+async fn namespaces(State(app): State<App>, LookUp(caller, body): LookUp) -> Result<Json<Value>, Failure> {
     let NamespacesBody { prefix, suffix, max_depth, limit, offset } = atoll_http::json(&body)?;
     let query = NamespaceQuery {
         prefix: prefix.unwrap_or_default(),

@@ -109,6 +109,8 @@ pub(crate) struct AdmissionItem {
 pub(crate) struct HttpItem {
     /// What the answers of one owner that are not yet sent may hold of the server's memory.
     owner_answers_mb: u32,
+    /// Outputs, terminals, files, archives and watches that one owner may have open.
+    owner_streams: u32,
     /// How long a client may leave an answer unread before its connection is closed.
     write_timeout_seconds: u32,
     /// How long a new connection may take to send the head of its first request.
@@ -341,6 +343,7 @@ impl From<SettingsView> for SettingsItem {
                 },
                 http: HttpItem {
                     owner_answers_mb: k.http_owner_answers_mb,
+                    owner_streams: k.http_owner_streams,
                     write_timeout_seconds: k.http_write_timeout_seconds,
                     head_timeout_seconds: k.http_head_timeout_seconds,
                     connections_per_peer: k.http_connections_per_peer,

@@ -2,15 +2,16 @@
 //! so, none for any program of this machine.
 
 use crate::{
-    Failure, HttpContext,
+    Failure, HttpContext, LARGEST_BODY,
     request_body::RequestAccount,
     session::{self, BrowserSession, SessionSlot},
 };
 use atoll_core::Caller;
 use axum::{
-    extract::{ConnectInfo, FromRef, FromRequestParts},
+    extract::{ConnectInfo, FromRef, FromRequest, FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
 };
+use bytes::Bytes;
 use std::net::SocketAddr;
 
 /// Whether keys are asked for.
@@ -59,6 +60,27 @@ where
             None if context.access == Access::Keys => by_session(&context, parts).await.map(Self),
             key => identify(&context, front, parts, key).await.map(Self),
         }
+    }
+}
+
+/// The caller and the body of a request that only looks into the store, and whose answer may be large: the answers to an
+/// owner are built a few at a time. It waits after its body was read, so a client that sends slowly keeps no place.
+pub struct LookUp(pub Caller, pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for LookUp
+where
+    HttpContext: FromRef<S>,
+    FrontName: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let Who(caller) = Who::from_request_parts(&mut parts, state).await?;
+        let account = parts.extensions.get::<RequestAccount>().cloned().unwrap_or_default();
+        let body = account.read(body, LARGEST_BODY).await?;
+        account.look_up(HttpContext::from_ref(state).core.answers.look_up(&caller.owner).await?);
+        Ok(Self(caller, body))
     }
 }
 

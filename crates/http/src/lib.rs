@@ -29,7 +29,7 @@ mod watched;
 /// What a front's routes are assembled in.
 pub use axum::Router;
 
-pub use auth::{Access, FrontName, SocketWho, Who, caller_of, presented};
+pub use auth::{Access, FrontName, LookUp, SocketWho, Who, caller_of, presented};
 pub use body::{BodyError, LARGEST_BODY, LARGEST_CALL, read_body, read_body_within};
 pub use context::HttpContext;
 pub use cors::Cors;

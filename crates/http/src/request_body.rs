@@ -6,7 +6,7 @@ use crate::{
     Failure,
     body::{BodyError, CALL_PATIENCE, read_body},
 };
-use atoll_core::HeldAnswer;
+use atoll_core::{HeldAnswer, LookUpPlace};
 use atoll_types::{Error, ErrorCode};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
@@ -23,6 +23,8 @@ struct State {
     owner: Option<String>,
     held: Option<HeldAnswer>,
     failure: Option<Failure>,
+    /// While it looks something up in the store: its place among its owner's look-ups.
+    looking: Option<LookUpPlace>,
 }
 
 /// The account of one request, until it is answered.
@@ -46,6 +48,16 @@ impl RequestAccount {
     /// Whose request it is, where that is known.
     pub(crate) fn owner(&self) -> Option<String> {
         self.state().owner.clone()
+    }
+
+    /// The request only looks, and builds its answer in this place.
+    pub(crate) fn look_up(&self, place: LookUpPlace) {
+        self.state().looking = Some(place);
+    }
+
+    /// Its place among its owner's look-ups, if it is one.
+    pub(crate) fn take_look_up(&self) -> Option<LookUpPlace> {
+        self.state().looking.take()
     }
 
     /// The request is answered, and holds nothing more.

@@ -1,6 +1,6 @@
 //! Requests and answers in memory count for their owner, and no owner may hold more than is set: what was read of a
 //! request until it is answered, and an answer until it is sent. Answers that are streamed from a sandbox hold a buffer
-//! each and are not counted here.
+//! each: the core counts how many an owner has open.
 
 use crate::{Failure, HttpContext, body::holding, request_body::RequestAccount};
 use axum::{
@@ -25,7 +25,9 @@ pub(crate) async fn count(State(context): State<HttpContext>, mut request: Reque
     request.extensions_mut().insert(account.clone());
     let response = next.run(request).await;
     account.release();
-    let looks = is_get || response.extensions().get::<ChangedNothing>().is_some();
+    // The place is free when the answer is counted.
+    let place = account.take_look_up();
+    let looks = is_get || place.is_some() || response.extensions().get::<ChangedNothing>().is_some();
     let size = response.body().size_hint().exact().unwrap_or(0);
     let (Some(owner), true) = (account.owner(), size > SMALL) else { return response };
     let mut held = match context.core.answers.hold(&owner) {

@@ -101,6 +101,68 @@ fn streamed_cells_that_are_not_read_hold_no_more_than_an_owner_may() {
     assert_eq!(shown, 12 + 12, "each as an event, and all at the end");
 }
 
+/// The status of an answer of which nothing more is read.
+fn status_of(mut stream: &TcpStream) -> u16 {
+    let mut line = [0; 12];
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    stream.read_exact(&mut line).unwrap();
+    std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
+}
+
+#[test]
+fn look_ups_that_are_not_read_hold_no_more_than_an_owner_may() {
+    // Each answer is more than the kernel takes for a client that does not read, and two are more than may be held.
+    let server = Server::start_with(&["--set", "http.owner_answers_mb=24"]);
+    for number in 0..8 {
+        let value = serde_json::json!({ "text": "x".repeat(2_500_000) });
+        let item = serde_json::json!({ "namespace": ["n"], "key": number.to_string(), "value": value });
+        assert_eq!(server.ask("PUT", "/store/items", &item.to_string()).status, 204);
+    }
+    let before = resident(&server);
+    let search = || unread(&server, "POST", "/store/items/search", "{}");
+    let waiting: Vec<_> = (0..12).map(|_| search()).collect();
+    let (statuses, most) = thread::scope(|scope| {
+        let reader = scope.spawn(|| waiting.iter().map(status_of).collect::<Vec<_>>());
+        let mut most = 0;
+        while !reader.is_finished() {
+            most = most.max(resident(&server));
+            thread::sleep(Duration::from_millis(10));
+        }
+        (reader.join().unwrap(), most)
+    });
+    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
+    assert!(most < before + 250, "{before} MiB before, {most} MiB with unread answers");
+    drop(waiting);
+    eventually("room again", || status_of(&search()) == 200);
+}
+
+#[test]
+fn an_owner_has_no_more_streams_open_than_it_may() {
+    let server = Server::start_with(&["--set", "http.owner_streams=40"]);
+    let path = server.create("{}");
+    let print = r#"{"command":"head -c 33554432 /dev/zero","background":true}"#;
+    let exec = server.ask("POST", &format!("{path}/exec"), print).json()["exec_id"].clone();
+    let output = format!("{path}/execs/{}/output", exec.as_str().unwrap());
+    let before = resident(&server);
+    let open = || unread(&server, "GET", &format!("{output}?follow=true"), "");
+    let waiting: Vec<_> = (0..200).map(|_| open()).collect();
+    let statuses: Vec<_> = waiting.iter().map(status_of).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 40, "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
+    let now = resident(&server);
+    assert!(now < before + 150, "{before} MiB before, {now} MiB with unread outputs");
+    // What would be one more does not begin.
+    let begin = r#"{"command":"touch begun","stream":true}"#;
+    let refused = server.ask("POST", &format!("{path}/exec"), begin);
+    assert_eq!(
+        (refused.status, refused.json()["error"]["details"]["limit"].as_str()),
+        (429, Some("http.owner_streams"))
+    );
+    assert_eq!(server.ask("GET", &format!("{path}/files/stat?path=begun"), "").status, 404);
+    drop(waiting);
+    eventually("room again", || status_of(&open()) == 200);
+}
+
 /// The kernel manager's output is bounded; where the server is slow, the answer to a request may be dropped with it.
 #[test]
 fn an_answer_that_is_lost_in_a_flood_is_asked_for_again() {

@@ -5,7 +5,7 @@ use super::{
     task::{ExecEnd, ExecTask},
 };
 use crate::{
-    Caller, Execs,
+    Caller, Execs, OpenStream,
     actor::{SandboxRegistry, rolled_back},
     kill_on_drop::KillOnDrop,
 };
@@ -49,6 +49,8 @@ pub struct ExecFollow {
     /// All output was received.
     ending: Option<Option<ExecReport>>,
     done: bool,
+    /// Its place among the streams of its caller, where there is a caller that may not read.
+    _stream: Option<OpenStream>,
 }
 
 impl ExecFollow {
@@ -58,7 +60,11 @@ impl ExecFollow {
         task: Option<Arc<ExecTask>>,
         kill_on_drop: Option<KillOnDrop>,
     ) -> Self {
-        Self { report, output, task, kill_on_drop, source: None, ending: None, done: false }
+        Self { report, output, task, kill_on_drop, source: None, ending: None, done: false, _stream: None }
+    }
+
+    pub(super) fn counted(self, stream: OpenStream) -> Self {
+        Self { _stream: Some(stream), ..self }
     }
 
     /// The next update; none when there is no more. A caller that gives up waiting for it loses nothing.
@@ -123,6 +129,7 @@ impl Execs {
         follow: bool,
     ) -> Result<ExecFollow> {
         self.operations.visible(caller, sandbox).await?;
+        let place = self.answers.stream(&caller.owner)?;
         let container = self.registry.container(sandbox, "a look at a command's output").await?;
         let begun = async {
             let attached = container.guest().attach(exec, from, follow).await;
@@ -142,7 +149,7 @@ impl Execs {
             Some(ExecEvent::Started(report)) => {
                 let mut follow = ExecFollow::new(report, OutputReceiver::spool(events), None, None);
                 follow.source = Some((Arc::clone(&self.registry), sandbox, container.id()));
-                Ok(follow)
+                Ok(follow.counted(place))
             }
             _ => Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }

@@ -205,7 +205,9 @@ impl Execs {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<ExecFollow> {
-        Ok(self.begin_followed(caller, sandbox, request, mode).await?.0)
+        // Before the command begins: what was begun is answered.
+        let place = self.answers.stream(&caller.owner)?;
+        Ok(self.begin_followed(caller, sandbox, request, mode).await?.0.counted(place))
     }
 
     /// Starts what the image of a sandbox says, unless that command was begun before.

@@ -2,7 +2,7 @@
 //! away, and any number of them may read and type at the same time.
 
 use crate::{
-    Caller, Execs,
+    Caller, Execs, OpenStream,
     actor::SandboxRegistry,
     bounds::check_directory,
     exec::{ExecEntry, LONGEST_COMMAND},
@@ -110,6 +110,7 @@ pub struct TerminalStream {
     container: ContainerId,
     /// The output broke off with this error.
     lost: Option<Error>,
+    _place: OpenStream,
 }
 
 impl TerminalStream {
@@ -192,6 +193,7 @@ impl Execs {
         request: TerminalRequest,
     ) -> Result<Terminal> {
         self.limits.take_exec(caller)?;
+        let place = self.answers.stream(&caller.owner)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
         let mut what = OperationSpec::running(Operation::Terminal, id, exec).with(&shown);
@@ -201,7 +203,7 @@ impl Execs {
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
         let audited = self.operations.audited(caller, what).await?;
-        match self.open_in(&audited, caller, exec, request).await {
+        match self.open_in(&audited, caller, exec, request, place).await {
             Ok((terminal, entry)) => {
                 let container = Arc::clone(terminal.keyboard.container.inner());
                 let shown = Some(audited.redacted(&shown));
@@ -220,6 +222,7 @@ impl Execs {
         caller: &Caller,
         exec: ExecId,
         request: TerminalRequest,
+        place: OpenStream,
     ) -> Result<(Terminal, ExecEntry)> {
         let mut command = request.build()?;
         command.timeout =
@@ -247,7 +250,7 @@ impl Execs {
             });
         }
         kill_on_drop.disarm();
-        let events = self.terminal_stream(sandbox, &container, events);
+        let events = self.terminal_stream(sandbox, &container, events, place);
         let keyboard = self.keyboard(sandbox, caller, container, exec);
         Ok((Terminal { report, offset: 0, events, keyboard }, entry))
     }
@@ -260,11 +263,12 @@ impl Execs {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
+        let place = self.answers.stream(&caller.owner)?;
         let audited = self
             .operations
             .audited(caller, OperationSpec::to(Operation::TerminalAttach, id).and("exec_id", exec))
             .await?;
-        let result = self.attach_in(&audited, caller, exec, from).await;
+        let result = self.attach_in(&audited, caller, exec, from, place).await;
         audited.done(result).await
     }
 
@@ -273,9 +277,10 @@ impl Execs {
         sandbox: SandboxId,
         container: &ActiveContainer,
         events: ExecStream,
+        place: OpenStream,
     ) -> TerminalStream {
         let (registry, container) = (Arc::clone(&self.registry), container.inner().id());
-        TerminalStream { events, registry, sandbox, container, lost: None }
+        TerminalStream { events, registry, sandbox, container, lost: None, _place: place }
     }
 
     fn keyboard(
@@ -295,6 +300,7 @@ impl Execs {
         caller: &Caller,
         exec: ExecId,
         from: Option<u64>,
+        place: OpenStream,
     ) -> Result<Terminal> {
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire_in(audited, "a terminal").await?;
@@ -308,7 +314,7 @@ impl Execs {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let events = self.terminal_stream(sandbox, &container, events);
+        let events = self.terminal_stream(sandbox, &container, events, place);
         let keyboard = self.keyboard(sandbox, caller, container, exec);
         Ok(Terminal { report, offset, events, keyboard })
     }

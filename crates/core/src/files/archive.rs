@@ -7,7 +7,7 @@ use super::{
     tool::{Tool, ToolOptions},
 };
 use crate::{
-    Caller, Files,
+    Caller, Files, OpenStream,
     files::{Outgoing, transfer},
     operation::OperationSpec,
 };
@@ -28,6 +28,7 @@ pub struct Archive {
     tool: Tool,
     first: Option<Bytes>,
     note: Outgoing,
+    _stream: OpenStream,
 }
 
 impl Archive {
@@ -46,6 +47,7 @@ impl Files {
     /// A folder, or a file, as a tar archive. An error is reported before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
+        let stream = self.answers.stream(&caller.owner)?;
         let audited = self
             .operations
             .audited(caller, OperationSpec::to(Operation::FolderRead, id).with(&request.path))
@@ -58,7 +60,10 @@ impl Files {
             Ok((tool, first))
         };
         match opened.await {
-            Ok((tool, first)) => Ok(Archive { tool, first, note: Outgoing::new(audited, id, &request.path) }),
+            Ok((tool, first)) => {
+                let note = Outgoing::new(audited, id, &request.path);
+                Ok(Archive { tool, first, note, _stream: stream })
+            }
             Err(error) => audited.done(Err(about_path(error, &request.path))).await,
         }
     }

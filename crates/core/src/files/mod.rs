@@ -18,7 +18,7 @@ pub(crate) use tool::{Tool, ToolOptions};
 pub use watch::WatchStream;
 
 use crate::{
-    AnswerBudget, Caller,
+    AnswerBudget, Caller, OpenStream,
     actor::SandboxRegistry,
     bounds::LONGEST_PATH,
     changes::FileChanges,
@@ -43,6 +43,7 @@ pub struct Download {
     pub entry: Entry,
     reader: FileReader,
     note: Outgoing,
+    _stream: OpenStream,
     /// Held until the file is read.
     _container: Arc<dyn Container>,
 }
@@ -205,6 +206,7 @@ impl Files {
         offset: u64,
         length: u64,
     ) -> Result<Download> {
+        let stream = self.answers.stream(&caller.owner)?;
         let audited =
             self.operations.audited(caller, OperationSpec::to(Operation::FileRead, id).with(path)).await?;
         let opened = async {
@@ -215,7 +217,7 @@ impl Files {
         match opened.await {
             Ok((reader, container)) => {
                 let (entry, note) = (reader.entry.clone(), Outgoing::new(audited, id, path));
-                Ok(Download { entry, reader, note, _container: container })
+                Ok(Download { entry, reader, note, _stream: stream, _container: container })
             }
             Err(error) => audited.done(Err(error)).await,
         }

@@ -4,7 +4,7 @@ use super::{
     lines::{Lines, believable},
     tool::ToolOptions,
 };
-use crate::{Caller, Files};
+use crate::{Caller, Files, OpenStream};
 use atoll_guest_tools::{Watch, WatchEvent};
 use atoll_provider::{Guest, about_path};
 use atoll_store::SandboxId;
@@ -22,6 +22,7 @@ pub struct WatchStream {
     lines: Lines,
     first: Option<WatchEvent>,
     heart: JoinHandle<()>,
+    _place: OpenStream,
 }
 
 impl WatchStream {
@@ -56,12 +57,13 @@ impl Files {
     /// Watches a folder; answers when everything in it is watched.
     pub async fn watch(&self, caller: &Caller, id: SandboxId, request: &Watch) -> Result<WatchStream> {
         request.check()?;
+        let place = self.answers.stream(&caller.owner)?;
         // In a stopped sandbox no process changes files.
         let container = self.reach_running(caller, id, &request.path).await?;
         let options = ToolOptions { stdin: true, ..ToolOptions::default() };
         let tool = self.start_tool(id, &container, "watch", request, options).await?;
         let heart = tokio::spawn(beat(container.guest().clone(), tool.id));
-        let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart };
+        let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart, _place: place };
         let silent = || Error::new(ErrorCode::Unavailable, "the watch ended before it began");
         let first = stream.next().await.map_err(|e| about_path(e, &request.path))?;
         stream.first = Some(first.ok_or_else(silent)?);

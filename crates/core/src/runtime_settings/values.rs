@@ -193,6 +193,8 @@ runtime_settings! {
     "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
     /// What the answers of one owner that are not yet sent may hold of the server's memory.
     "http.owner_answers_mb" http_owner_answers_mb: u32 = 64, within(1..=MILLION);
+    /// Streams out of sandboxes that one owner may have open: outputs of commands, terminals, files, archives and watches.
+    "http.owner_streams" http_owner_streams: u32 = 256, within(1..=MILLION);
     /// How long a client may leave an answer unread before its connection is closed.
     "http.write_timeout_seconds" http_write_timeout_seconds: u32 = 60, within(1..=3600);
     /// How long a new connection may take to send the head of its first request.

@@ -4,7 +4,9 @@ use super::{RunBody, item};
 use crate::{App, ids};
 use atoll_agent::CancelAction;
 use atoll_core::Caller;
-use atoll_http::{Failure, LARGEST_CALL, Params, Raw, ServerAddress, Who, read_request, required_json};
+use atoll_http::{
+    Failure, LARGEST_CALL, LookUp, Params, Raw, ServerAddress, Who, read_request, required_json,
+};
 use atoll_types::{
     Error, ErrorCode, Result, ThreadId,
     conversation::{RunStatus, ThreadQuery, ThreadStatus},
@@ -31,9 +33,9 @@ pub(super) struct ListQuery {
 
 pub(super) async fn list(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
     Params(query): Params<ListQuery>,
+    LookUp(caller, _): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let thread = ids::thread_of(&thread)?;
     let unknown = || Failure::in_query(Error::invalid("status", "there is no such status"));
@@ -155,7 +157,7 @@ async fn busy_threads(app: &App, caller: &Caller) -> Result<Vec<ThreadId>> {
         ..ThreadQuery::of(&caller.owner)
     };
     let found = app.agents.threads(caller, &query).await?;
-    Ok(found.into_iter().map(|view| view.thread.id).collect())
+    Ok(found.into_iter().map(|thread| thread.id).collect())
 }
 
 /// Begins several runs, each without a thread of the client's.
