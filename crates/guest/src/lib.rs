@@ -22,13 +22,17 @@ mod sys;
 
 use atoll_guest_proto::GuestConfig;
 pub use setup::{drop_capabilities, prepare_process, read_config};
-use std::{os::fd::OwnedFd, process::ExitCode};
+use std::{os::fd::OwnedFd, path::Path, process::ExitCode};
 
-/// Runs the tool that the arguments name; none where they name none. A tool is this program again, as an ordinary
-/// command of the user's; nothing of PID 1 is in it.
+/// Runs the tool that the arguments name, or `df` under that name; none where they name none. A tool is this program
+/// again, as an ordinary command of the user's; nothing of PID 1 is in it.
 #[must_use]
 pub fn run_tool() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).skip(1);
+    let mut arguments = std::env::args_os();
+    if Path::new(&arguments.next()?).file_name()? == "df" {
+        return Some(ExitCode::from(atoll_guest_tools::run::df::main(arguments)));
+    }
+    let mut arguments = arguments.map(|a| a.to_string_lossy().into_owned());
     (arguments.next()? == "tool").then(|| {
         let mut next = || arguments.next().unwrap_or_default();
         let (name, request) = (next(), next());

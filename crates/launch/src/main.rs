@@ -8,6 +8,7 @@ mod ceilings;
 mod cgroup;
 mod clock;
 mod context;
+mod disk_figures;
 mod egress_sockets;
 mod freezer;
 mod images;

@@ -6,7 +6,7 @@
 //! operator made so.
 
 use crate::{
-    attachments::FileAreas,
+    attachments::{Bind, FileAreas},
     context::{Context, make_folder},
     mounts::{self, Attributes},
     options::{Owner, Share},
@@ -16,7 +16,7 @@ use crate::{
     uids::Range,
     userns,
 };
-use atoll_storage::{DATA, Image, image::NETWORK_FILES};
+use atoll_storage::{DATA, Image, Tree, image::NETWORK_FILES};
 use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -50,6 +50,15 @@ pub(crate) struct Parts<'a> {
     pub(crate) range: Range,
     /// PID 1's program, for a runtime that must find it in the root.
     pub(crate) init: Option<&'a Path>,
+}
+
+/// A root filesystem.
+pub(crate) struct Assembled {
+    pub(crate) root: PathBuf,
+    /// Where file requests must not work on what the sandbox sees.
+    pub(crate) areas: FileAreas,
+    /// What its runtime still has to mount in it.
+    pub(crate) binds: Vec<Bind>,
 }
 
 pub(crate) fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
@@ -100,6 +109,8 @@ pub(crate) struct Disk {
     pub(crate) volume: PathBuf,
     /// Its /tmp, a tree of its own: one container's, and gone with it, however much is in it.
     pub(crate) temporary: PathBuf,
+    /// The tree whose limit holds for both.
+    pub(crate) tree: Tree,
 }
 
 impl Disk {
@@ -127,7 +138,7 @@ fn hash(text: &[u8]) -> u64 {
 }
 
 /// Opens a path below a root. No symbolic link is followed, in any part of it.
-fn open_beneath(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn open_beneath(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | kind, Mode::empty(), resolve)
 }
@@ -174,9 +185,8 @@ pub(crate) fn mount_point(root: &OwnedFd, path: &str, kind: OFlags) -> Result<Ow
 }
 
 impl Parts<'_> {
-    /// Puts everything together and returns where the root is, and where file requests must not work on what the sandbox
-    /// sees.
-    pub(crate) fn assemble(&self) -> Result<(PathBuf, FileAreas)> {
+    /// Puts everything together.
+    pub(crate) fn assemble(&self) -> Result<Assembled> {
         let stage = self.context.stage();
         mounts::enter_private_namespace().map_err(fault("enter a mount namespace"))?;
         mounts::small_tmpfs()
@@ -204,9 +214,13 @@ impl Parts<'_> {
         }
         self.attach_volume(&root_fd)?;
         self.attach_shares(&root_fd)?;
-        let areas = self.attach_all(&root_fd, &stage, &made)?;
+        let (areas, binds) = match self.userns {
+            Some(_) => (self.attach_all(&root_fd, &stage, &made)?, Vec::new()),
+            None => (FileAreas { all: Vec::new(), trees: None }, self.binds(&made)?),
+        };
+        self.attach_disk_figures(&root_fd, &stage)?;
         self.attach_init(&root, &root_fd)?;
-        Ok((root, areas))
+        Ok(Assembled { root, areas, binds })
     }
 
     pub(crate) fn mapped(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
@@ -317,7 +331,7 @@ impl Parts<'_> {
         for number in 0..self.image.trees.len() {
             for name in ["upper", "work"] {
                 fs::create_dir_all(uppers.join(number.to_string()).join(name))
-                    .map_err(fault("prepare the writable root"))?;
+                    .map_err(volume_fault("prepare the writable root"))?;
             }
         }
         mounts::attach(&self.mapped(&uppers, WRITABLE)?, CWD.as_fd(), &upper_mount)
@@ -344,7 +358,7 @@ impl Parts<'_> {
             let overlay = sys::with_file_ids(owner, || {
                 mounts::overlay(&lowers, &half.join("upper"), &half.join("work"))
             })
-            .map_err(fault("mount the writable root"))?;
+            .map_err(volume_fault("mount the writable root"))?;
             layers.push((tree.at.clone(), overlay));
         }
         Ok(layers)

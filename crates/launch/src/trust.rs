@@ -4,7 +4,7 @@
 
 use crate::{
     context::{Context, make_folder},
-    images,
+    disk_figures, images,
 };
 use atoll_launch_proto::MAX_CERTIFICATE;
 use atoll_storage::Image;
@@ -51,11 +51,14 @@ pub(crate) fn set(context: &Context, certificates: &str) -> Result<()> {
 /// The folder for containers of an image.
 pub(crate) fn folder(context: &Context, image: &Image) -> Result<PathBuf> {
     let folder = context.trust().join(&image.id);
+    let whole = folder.join(BUNDLE).exists() && folder.join(disk_figures::FOLDER).exists();
     // The certificates of a root that is built change with it.
-    if images::is_built(&image.id) || !folder.join(BUNDLE).exists() {
+    if images::is_built(&image.id) || !whole {
         let root = image.trees.first().ok_or_else(|| Error::internal("an image without a tree"))?;
         let _held = hold(context)?;
-        make_folder(&folder, 0o755).map_err(fault)?;
+        make_folder(&folder, 0o755)
+            .and_then(|()| make_folder(&folder.join(disk_figures::FOLDER), 0o755))
+            .map_err(fault)?;
         lay_out(context, &folder, &root.source)?;
     }
     Ok(folder)

@@ -66,6 +66,9 @@ pub(crate) trait Driver: SnapshotDriver + ImageDriver + Send + Sync {
     fn usage(&self, tree: Tree) -> Result<Usage>;
     /// What a tree holds, where the kernel has counted that: never by walking it.
     fn counted(&self, tree: Tree) -> Option<u64>;
+    /// The folder in which the kernel shows the figures that bound a tree, where it has one, and how much of the tree's
+    /// limit they leave out because the tree shared it when it was made.
+    fn live_figures(&self, tree: Tree) -> Option<(PathBuf, u64)>;
 
     /// Makes a tree that is not there. It appears whole, with its limit, or not at all.
     fn create(&self, tree: Tree, limit: u64) -> Result<()>;
@@ -73,6 +76,11 @@ pub(crate) trait Driver: SnapshotDriver + ImageDriver + Send + Sync {
     /// otherwise it gets a limit of the same size.
     fn create_beside(&self, tree: Tree, other: Tree) -> Result<()>;
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()>;
+    /// Lets a start write so much though all volumes together hold what they may; the next `guard` takes it back.
+    fn lift_all(&self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
     /// Renames a tree into the trash, then frees it. Not an error where there is none.
     fn remove(&self, tree: Tree) -> Result<()>;
     /// Frees what a crash left half made or half removed. Called under the lock.
@@ -95,18 +103,26 @@ pub(crate) trait SnapshotDriver {
     /// The most that a snapshot of a volume can hold: what is in the volume, and where only sums are known, what its
     /// snapshots keep as well.
     fn content(&self, volume: VolumeId) -> Result<u64>;
-    /// Every snapshot, in no order.
-    fn snapshots(&self) -> Result<Vec<Snapshot>>;
+    /// The snapshots of a volume, or every one, in no order.
+    fn snapshots(&self, of: Option<VolumeId>) -> Result<Vec<Snapshot>>;
     fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf;
-    /// Makes a snapshot of a volume that is there. It appears whole or not at all. The caller holds the volume.
-    fn snapshot(&self, snapshot: &Snapshot) -> Result<()>;
+    /// Makes a snapshot of a volume that is there. It appears whole or not at all. The caller holds the volume. Where files are
+    /// copied, `copied` is called once nothing more is read of them.
+    fn snapshot(&self, snapshot: &Snapshot, copied: &mut dyn FnMut()) -> Result<()>;
     /// Not an error where there is none.
     fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()>;
     /// Exchanges a volume at once for what its snapshot holds; limit and snapshots stay. The caller holds the volume.
     fn rollback(&self, snapshot: &Snapshot) -> Result<()>;
     /// Makes a volume with a limit of its own, of which `shared` bytes are counted as used from the beginning where the
-    /// kernel does not count what it shares. The caller holds the origin's volume.
-    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()>;
+    /// kernel does not count what it shares. The caller holds the origin's volume. `copied` is called as for a snapshot.
+    fn fork(
+        &self,
+        from: &Origin,
+        to: VolumeId,
+        limit: u64,
+        shared: u64,
+        copied: &mut dyn FnMut(),
+    ) -> Result<()>;
     /// Writes back most of what is dirty of a volume, where a snapshot would have to; sandboxes may write meanwhile.
     /// Returns whether little is left.
     fn flush(&self, volume: VolumeId) -> Result<bool>;

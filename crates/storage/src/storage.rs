@@ -72,9 +72,11 @@ impl Storage {
         self.driver.measure()
     }
 
-    /// Raises the limit of a tree by what a start writes to it. `set_limit` sets it back.
+    /// Raises the limit of a tree by what a start writes to it, and that of all volumes where they are full. `lower`
+    /// sets the tree's back.
     pub fn lift(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
-        self.driver.set_limit(tree, limit_bytes.saturating_add(START_BYTES))
+        self.driver.set_limit(tree, limit_bytes.saturating_add(START_BYTES))?;
+        self.driver.lift_all(START_BYTES)
     }
 
     /// Sets a limit whatever the tree holds: data above it stays, and no more can be written.
@@ -123,6 +125,13 @@ impl Storage {
     #[must_use]
     pub fn counted(&self, tree: Tree) -> Option<u64> {
         self.driver.counted(tree)
+    }
+
+    /// The folder in which the kernel shows the figures that bound a tree, such as `max_referenced` and `referenced`, where
+    /// it has one, and how much of the tree's limit they leave out because the tree shared it when it was made.
+    #[must_use]
+    pub fn live_figures(&self, tree: Tree) -> Option<(PathBuf, u64)> {
+        self.driver.live_figures(tree)
     }
 
     /// What enforces the disk limit.

@@ -118,3 +118,52 @@ fn a_disk_gets_another_size_at_any_time() {
     assert_eq!(server.says(&path, "wc -c < kept"), "60000000");
     assert_eq!(patch(0).status, 422);
 }
+
+/// Size, used and available of what these paths lie on, in bytes.
+fn df(server: &Server, path: &str, paths: &str) -> Vec<[u64; 3]> {
+    let text = server.says(path, &format!("df -B1 --output=size,used,avail {paths} | tail -n +2"));
+    let row = |line: &str| {
+        let numbers: Vec<u64> = line.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        <[u64; 3]>::try_from(numbers).unwrap()
+    };
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn df_inside_tells_the_limits_of_the_sandboxs_volumes() {
+    const MIB: u64 = 1 << 20;
+    let server = Server::start();
+    server.ask("POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":48}"#);
+    let body = r#"{"disk_mb":64,"volumes":[{"name":"data","path":"/data"}]}"#;
+    let path = server.create(body);
+    let seen = df(&server, &path, "/workspace ~ /tmp /data");
+    assert_eq!(seen.iter().map(|row| row[0]).collect::<Vec<_>>(), [64 * MIB, 64 * MIB, 64 * MIB, 48 * MIB]);
+    assert!(seen.iter().all(|[size, used, free]| *used < MIB && used + free == *size), "{seen:?}");
+    // What is written anywhere on the volume counts, and what is on another does not.
+    server.exec(&path, "head -c 20000000 /dev/urandom > /tmp/a; head -c 9000000 /dev/urandom > /data/b; sync");
+    let seen = df(&server, &path, "/workspace /data");
+    assert!(seen[0][1] >= 20_000_000 && seen[0][1] < 25_000_000, "{seen:?}");
+    assert!(seen[1][1] >= 9_000_000 && seen[1][1] < 12_000_000, "{seen:?}");
+    // A new limit is seen at once, also by other programs that run df, in the table that people read.
+    assert_eq!(server.ask("PATCH", &path, r#"{"disk_mb":128}"#).status, 200);
+    let table = server.says(&path, "df -h | grep -E ' (/workspace|/tmp)$'; cd; df . -h --output=size | tail -1");
+    let sizes: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().find(|w| w.ends_with('M'))).collect();
+    assert_eq!(sizes, ["128M", "128M", "128M"], "{table}");
+    // Everything else has the size that it has for any df.
+    let root = server.says(&path, "df -B1 --output=size / | tail -1; stat -f -c '%b %S' /");
+    let numbers: Vec<u64> = root.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    assert_eq!(numbers[0], numbers[1] * numbers[2], "{root}");
+}
+
+#[test]
+fn df_inside_a_fork_counts_what_it_shares() {
+    let server = Server::start();
+    let path = server.create(r#"{"disk_mb":64}"#);
+    server.exec(&path, "head -c 20000000 /dev/urandom > a; sync");
+    let fork = server.ask("POST", &format!("{path}/fork"), "{}");
+    let fork = format!("/api/v1/sandboxes/{}", fork.json()["id"].as_str().unwrap());
+    let [size, used, _] = df(&server, &fork, "/workspace")[0];
+    assert_eq!(size, 64 << 20);
+    assert!((20_000_000..25_000_000).contains(&used), "{used}");
+    server.ask("DELETE", &fork, "");
+}

@@ -1,6 +1,8 @@
 //! The tools, as PID 1 starts them: one request, an answer on stdout, or an error as one line of JSON on stderr.
-//! They run as the user and have the user's rights; nothing here is a security boundary.
+//! They run as the user and have the user's rights; nothing here is a security boundary. `df` alone is a program of the
+//! user's, with arguments.
 
+pub mod df;
 mod files;
 mod find;
 mod glob;

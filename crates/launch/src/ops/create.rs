@@ -3,14 +3,14 @@
 
 use super::destroy::free;
 use crate::{
-    attachments::{FileArea, FileAreas},
+    attachments::{self, FileArea, FileAreas},
     cgroup, clock,
     context::Context,
     egress_sockets::{self, EgressSockets},
     mounts::{self, Attributes},
     observer,
     record::{self, Lock, Record},
-    rootfs::{self, Disk},
+    rootfs::{self, Assembled, Disk},
     runtime::{Start, cut_off},
     spec, sys, sysctls, uids, userns, volume_users,
 };
@@ -48,9 +48,8 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
         let message = "a runtime with a kernel of its own has a read-only root";
         return Err(Error::new(ErrorCode::Unsupported, message).at("profile.root"));
     }
-    if start.own_kernel() && request.profile.has_attachments() {
-        let message = "a runtime with a kernel of its own attaches no volumes and has no path rules";
-        return Err(Error::new(ErrorCode::Unsupported, message).at("profile.isolation"));
+    if start.own_kernel() {
+        attachments::check_binds(&request.profile)?;
     }
     let image = context.image(&request.profile)?;
     refuse_shared_volume(context, request)?;
@@ -77,8 +76,8 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
 
 /// A limit that cannot be enforced is not a limit.
 fn refuse_unenforced(context: &Context) -> Result<()> {
-    let missing: Vec<String> =
-        cgroup::missing().into_iter().filter(|m| !context.options.permit_missing.contains(m)).collect();
+    let missing = cgroup::missing().into_iter().filter(|one| !context.options.permit_missing.contains(one));
+    let missing: Vec<&str> = missing.map(cgroup::Controller::as_str).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -166,8 +165,7 @@ fn launch(
     let disk = disk.as_ref();
     let init = start.own_kernel().then(|| context.init.path().as_path());
     let parts = rootfs::Parts { context, profile: &record.profile, image, disk, userns, range, init };
-    let (root, areas) = parts.assemble()?;
-    let FileAreas { all: areas, trees } = areas;
+    let Assembled { root, areas: FileAreas { all: areas, trees }, binds } = parts.assemble()?;
     inherited.areas = trees;
     let (guest, descriptors) = guest_config(&record, start, &inherited, request, areas);
     let bundle = context.container(container).join("bundle");
@@ -181,6 +179,7 @@ fn launch(
         userns,
         root: &root,
         disk,
+        binds: &binds,
         guest: &guest,
         start,
     };
@@ -253,7 +252,7 @@ fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
     remove_former_tmp(volume.join("tmp"));
     // Before anything runs there: changes that are not observed from the beginning cannot be reported exactly.
     observer::tell(context, ObserveRequest::Watch(record.container));
-    Ok(Some(Disk { volume, temporary }))
+    Ok(Some(Disk { volume, temporary, tree }))
 }
 
 /// Volumes made by earlier versions have a /tmp inside.

@@ -288,6 +288,11 @@ impl Driver for Btrfs {
         Some(self.quota.used_by(group)?.saturating_add(shared))
     }
 
+    fn live_figures(&self, tree: Tree) -> Option<(PathBuf, u64)> {
+        let Counted { group, shared, .. } = self.count(tree).ok()??;
+        Some((self.quota.folder(group), shared)).filter(|(folder, _)| folder.exists())
+    }
+
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
         self.make(tree, 0o755, |id| self.quota.set_up(&self.fd, tree.kind(), id, limit))
     }
@@ -302,6 +307,10 @@ impl Driver for Btrfs {
         // Zero would mean no limit to older kernels.
         let own = limit.saturating_sub(shared).max(1);
         ioctl::limit(&self.fd, group, own).map_err(failed("set the disk limit"))
+    }
+
+    fn lift_all(&self, bytes: u64) -> Result<()> {
+        self.lift_volumes(bytes)
     }
 
     fn remove(&self, tree: Tree) -> Result<()> {

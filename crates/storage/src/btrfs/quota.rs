@@ -173,7 +173,8 @@ impl Quota {
         ids.map(|id| self.dirty(id)).sum()
     }
 
-    fn folder(&self, group: u64) -> PathBuf {
+    /// Where the kernel shows a group's figures.
+    pub(super) fn folder(&self, group: u64) -> PathBuf {
         self.live.join(format!("{}_{}", group >> 48, group & (LEVEL_1 - 1)))
     }
 

@@ -5,7 +5,7 @@
 //!
 //! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both. A snapshot is
 //! such an entry too: a copy. Snapshots and forks are copied outside their place, in a folder that their process holds,
-//! and renamed into it; a rollback exchanges two entries. An image is such a copy too, with what it holds for its limit.
+//! written back and renamed into it; a rollback exchanges two entries. An image is such a copy too, with what it holds for its limit.
 
 mod walk;
 
@@ -17,7 +17,7 @@ use crate::remove;
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{
     DATA, IMAGES, Origin, ROOT_FOLDERS, SNAPSHOTS, STAGING, TRASH, Tree, TreeKind, image_place,
-    snapshot_named, snapshot_place,
+    snapshot_place, snapshots_named,
 };
 use atoll_types::{Error, ErrorCode, ImageId, ImageUsage, Result, Snapshot, VolumeId};
 use rustix::fs::{CWD, Mode, RenameFlags, chmod, fsync, renameat_with, syncfs};
@@ -72,13 +72,23 @@ impl Dir {
         fs::rename(&staged, self.entry(tree)).map_err(failed("make the volume"))
     }
 
-    /// Makes a copy of a tree outside its final place, with a limit, and renames it into place. On a failure nothing of it
-    /// is left.
-    fn make_copy(&self, from: &Path, limit: u64, to: &Path, how: RenameFlags) -> Result<()> {
-        self.make_copy_with(from, limit, to, how, |_| Ok(()))
+    /// Makes a copy of a tree outside its final place, with a limit, and renames it into place once it is on the disk: a name
+    /// must not outlive a power cut that its content did not. On a failure nothing of it is left.
+    fn make_copy(
+        &self,
+        from: &Path,
+        limit: u64,
+        to: &Path,
+        how: RenameFlags,
+        copied: &mut dyn FnMut(),
+    ) -> Result<()> {
+        self.make_copy_with(from, limit, to, how, |_| {
+            copied();
+            Ok(())
+        })
     }
 
-    /// The same, with something to do before it is renamed.
+    /// The same, with something to do before it is written back.
     fn make_copy_with(
         &self,
         from: &Path,
@@ -97,7 +107,10 @@ impl Dir {
             }
         };
         let staged = self.root.join(STAGING).join(name);
-        let made = fill(&staged, from, limit).and_then(|()| last(&staged.join("tree"))).and_then(|()| {
+        let filled = fill(&staged, from, limit)
+            .and_then(|()| last(&staged.join("tree")))
+            .and_then(|()| open_dir(&staged).and_then(syncfs).map_err(failed("write the copy back")));
+        let made = filled.and_then(|()| {
             renameat_with(CWD, &staged, CWD, to, how).map_err(|cause| match cause {
                 Errno::EXIST => Error::new(ErrorCode::AlreadyExists, "there is such a volume").at("into"),
                 Errno::INVAL => unsupported("the file system of the data folder cannot exchange two folders"),
@@ -122,7 +135,7 @@ impl Dir {
                 promised = promised.saturating_add(limit.saturating_sub(used));
             }
         }
-        let snapshots = self.snapshots()?;
+        let snapshots = self.snapshots(None)?;
         held = snapshots.iter().fold(held, |held, s| held.saturating_add(walk::used(&self.snapshot_path(s))));
         held = self.images()?.iter().fold(held, |held, image| held.saturating_add(image.bytes));
         Ok((held, promised))
@@ -176,15 +189,18 @@ impl Driver for Dir {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
         let mut used_bytes = walk::used(&self.path(tree));
         if let Tree::Volume(volume) = tree {
-            let snapshots = self.snapshots()?;
-            let own = snapshots.iter().filter(|snapshot| snapshot.volume == volume);
-            used_bytes =
-                own.fold(used_bytes, |sum, s| sum.saturating_add(walk::used(&self.snapshot_path(s))));
+            let own = self.snapshots(Some(volume))?;
+            let add = |sum: u64, s| sum.saturating_add(walk::used(&self.snapshot_path(s)));
+            used_bytes = own.iter().fold(used_bytes, add);
         }
         Ok(Usage { used_bytes, limit_bytes })
     }
 
     fn counted(&self, _tree: Tree) -> Option<u64> {
+        None
+    }
+
+    fn live_figures(&self, _tree: Tree) -> Option<(PathBuf, u64)> {
         None
     }
 
@@ -246,18 +262,18 @@ impl SnapshotDriver for Dir {
         Ok(walk::used(&self.path(Tree::Volume(volume))))
     }
 
-    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+    fn snapshots(&self, of: Option<VolumeId>) -> Result<Vec<Snapshot>> {
         let folder = open_dir_at(&self.fd, SNAPSHOTS).map_err(failed("list the snapshots"))?;
-        Ok(names(folder)?.iter().filter_map(|name| snapshot_named(name)).collect())
+        Ok(snapshots_named(&names(folder)?, of))
     }
 
     fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
         self.root.join(snapshot_place(snapshot)).join("tree")
     }
 
-    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+    fn snapshot(&self, snapshot: &Snapshot, copied: &mut dyn FnMut()) -> Result<()> {
         let (from, to) = (self.path(Tree::Volume(snapshot.volume)), self.root.join(snapshot_place(snapshot)));
-        self.make_copy(&from, 0, &to, RenameFlags::NOREPLACE)
+        self.make_copy(&from, 0, &to, RenameFlags::NOREPLACE, copied)
     }
 
     fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
@@ -267,16 +283,24 @@ impl SnapshotDriver for Dir {
     fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
         let volume = Tree::Volume(snapshot.volume);
         let limit = self.limit(volume)?.ok_or_else(no_tree)?;
-        self.make_copy(&self.snapshot_path(snapshot), limit, &self.entry(volume), RenameFlags::EXCHANGE)
+        let (from, to) = (self.snapshot_path(snapshot), self.entry(volume));
+        self.make_copy_with(&from, limit, &to, RenameFlags::EXCHANGE, |_| Ok(()))
     }
 
-    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, _shared: u64) -> Result<()> {
+    fn fork(
+        &self,
+        from: &Origin,
+        to: VolumeId,
+        limit: u64,
+        _shared: u64,
+        copied: &mut dyn FnMut(),
+    ) -> Result<()> {
         let from = match from {
             Origin::Volume(volume) => self.path(Tree::Volume(*volume)),
             Origin::Snapshot(snapshot) => self.snapshot_path(snapshot),
             Origin::Image(image) => self.image_path(*image),
         };
-        self.make_copy(&from, limit, &self.entry(Tree::Volume(to)), RenameFlags::NOREPLACE)
+        self.make_copy(&from, limit, &self.entry(Tree::Volume(to)), RenameFlags::NOREPLACE, copied)
     }
 
     // A copy reads what is dirty as it is.
@@ -289,7 +313,7 @@ impl SnapshotDriver for Dir {
     }
 
     fn write_back(&self) -> Result<()> {
-        Ok(())
+        syncfs(&self.fd).map_err(failed("write back what is dirty"))
     }
 }
 
@@ -313,9 +337,7 @@ impl ImageDriver for Dir {
         self.make_copy_with(&from, image.bytes, &to, RenameFlags::NOREPLACE, |copy| {
             let data = copy.join(DATA);
             chown(&data, Some(0), Some(0)).map_err(failed("seal the image"))?;
-            chmod(&data, Mode::from_raw_mode(0o755)).map_err(failed("seal the image"))?;
-            // A name must not outlive a power cut that its content did not.
-            open_dir(copy).and_then(syncfs).map_err(failed("seal the image"))
+            chmod(&data, Mode::from_raw_mode(0o755)).map_err(failed("seal the image"))
         })?;
         self.finish_image(image.id)
     }
