@@ -32,7 +32,7 @@ pub(crate) async fn look(instance: &Instance) -> Result<Machine> {
         memory_mib: meminfo("MemTotal:")? >> 20,
         cgroup,
         storage,
-        quota,
+        quota: quota.to_string(),
         load,
         loaded: load[0] > cores as f64 / 2.0,
         optimised: !cfg!(debug_assertions),

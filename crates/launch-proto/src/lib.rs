@@ -15,7 +15,7 @@ pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, fra
 pub use layout::Layout;
 pub use message::{
     ContainerState, ContainerStatus, CreateRequest, DiffRequest, Envelope, Family, ForkRequest,
-    ImageVolumeRequest, Launcher, LauncherAnswer, LauncherReply, Report, Request, SealRequest,
+    ImageVolumeRequest, Launcher, LauncherAnswer, LauncherReply, Quota, Report, Request, SealRequest,
     SnapshotRequest, SocketsRequest, TrustRequest, VolumeStatus,
 };
 pub use observer_messages::{OBSERVER_PROTOCOL, ObserveAnswer, ObserveRequest};

@@ -322,6 +322,28 @@ pub struct Launcher {
     pub ephemeral: bool,
 }
 
+/// What enforces limits of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quota {
+    /// Btrfs simple quotas.
+    Simple,
+    /// Btrfs qgroups with full accounting, on kernels before 6.7.
+    Classic,
+    /// Nothing.
+    None,
+}
+
+impl std::fmt::Display for Quota {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Simple => "simple",
+            Self::Classic => "classic",
+            Self::None => "none",
+        })
+    }
+}
+
 /// What the launcher found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -331,8 +353,8 @@ pub struct Report {
     pub missing_controllers: Vec<String>,
     /// `btrfs`, `btrfs on a loop file` or `dir`.
     pub storage: String,
-    /// `simple`, `classic` or `none`.
-    pub quota: String,
+    /// What enforces limits of disks.
+    pub quota: Quota,
     /// What all volumes together can hold.
     pub capacity_bytes: u64,
     /// What of that is free; without simple quotas, what can still be promised.

@@ -33,8 +33,29 @@ const MOST_SOCKET_BYTES: u64 = 64 << 20;
 /// Where v1 limits them. Kernels can be built without it.
 const SOCKET_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
 const CPU_PERIOD: u64 = 100_000;
-/// The controllers that the limits need.
-const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuset"];
+
+/// A controller that the limits need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Controller {
+    Memory,
+    Pids,
+    Cpu,
+    Cpuset,
+}
+
+impl Controller {
+    const ALL: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Cpuset];
+
+    /// The kernel's name.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+            Self::Cpuset => "cpuset",
+        }
+    }
+}
 
 fn setup() -> Result<CgroupSetup> {
     get_cgroup_setup().map_err(|e| Error::new(ErrorCode::Unsupported, format!("no usable cgroups: {e}")))
@@ -61,7 +82,7 @@ fn hierarchies() -> Vec<PathBuf> {
 }
 
 /// Controllers that the limits need and the machine lacks.
-pub(crate) fn missing() -> Vec<String> {
+pub(crate) fn missing() -> Vec<Controller> {
     let available = match get_cgroup_setup() {
         Ok(CgroupSetup::Unified) => {
             let path = Path::new(DEFAULT_CGROUP_ROOT).join("cgroup.controllers");
@@ -76,7 +97,7 @@ pub(crate) fn missing() -> Vec<String> {
         Err(_) => String::new(),
     };
     let available: Vec<&str> = available.split_whitespace().collect();
-    NEEDED.iter().filter(|n| !available.contains(n)).map(ToString::to_string).collect()
+    Controller::ALL.into_iter().filter(|needed| !available.contains(&needed.as_str())).collect()
 }
 
 /// The processors that a container with these limits may use: as many as its share needs, spread over
@@ -96,22 +117,22 @@ fn allowed_processors() -> Vec<usize> {
 }
 
 /// The limits as the OCI specification writes them, without what the operator allowed to be missing.
-pub(crate) fn resources(limits: &Limits, slot: u32, lacking: &[String]) -> Value {
+pub(crate) fn resources(limits: &Limits, slot: u32, lacking: &[Controller]) -> Value {
     let Limits { memory_bytes, swap_bytes, cpu_millis, processes, open_files: _, disk_bytes: _ } = *limits;
-    let lacks = |name: &str| lacking.iter().any(|l| l == name);
+    let lacks = |controller| lacking.contains(&controller);
     let mut all = json!({});
-    if !lacks("memory") {
+    if !lacks(Controller::Memory) {
         all["memory"] = json!({ "limit": memory_bytes, "swap": memory_bytes.saturating_add(swap_bytes) });
     }
-    if !lacks("pids") {
+    if !lacks(Controller::Pids) {
         all["pids"] = json!({ "limit": processes.saturating_add(OWN_PROCESSES) });
     }
     let mut cpu = json!({});
-    if !lacks("cpu") {
+    if !lacks(Controller::Cpu) {
         cpu["period"] = json!(CPU_PERIOD);
         cpu["quota"] = json!((u64::from(cpu_millis) * CPU_PERIOD / 1000).max(1000));
     }
-    if !lacks("cpuset") {
+    if !lacks(Controller::Cpuset) {
         let list: Vec<String> = processors(limits, slot).iter().map(ToString::to_string).collect();
         cpu["cpus"] = json!(list.join(","));
     }
@@ -158,7 +179,7 @@ fn socket_bytes(limits: &Limits) -> u64 {
 /// file of their own, and only from when it has a limit. Where a kernel has no such file, [`notes`] says so.
 pub(crate) fn limit_sockets(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
     if matches!(setup()?, CgroupSetup::Unified)
-        || context.options.permit_missing.iter().any(|m| m == "memory")
+        || context.options.permit_missing.contains(&Controller::Memory)
     {
         return Ok(());
     }
@@ -213,7 +234,7 @@ pub(crate) fn oom_file(context: &Context, container: ContainerId) -> Result<Opti
         .map_err(|e| Error::internal(format!("cannot make the memory cgroup: {e}")))?;
     match fs::File::open(folder.join(name)) {
         Ok(file) => Ok(Some(file)),
-        Err(_) if context.options.permit_missing.iter().any(|m| m == "memory") => Ok(None),
+        Err(_) if context.options.permit_missing.contains(&Controller::Memory) => Ok(None),
         Err(e) => Err(Error::internal(format!("cannot open the memory cgroup: {e}"))),
     }
 }
@@ -259,7 +280,10 @@ fn hand_down(root: &Path, cgroup: &Path) -> io::Result<()> {
 
 fn delegate(root: &Path, cgroup: &Path) -> io::Result<()> {
     let available = fs::read_to_string(root.join("cgroup.controllers"))?;
-    let wanted: Vec<&str> = available.split_whitespace().filter(|c| NEEDED.contains(c)).collect();
+    let wanted: Vec<&str> = available
+        .split_whitespace()
+        .filter(|name| Controller::ALL.iter().any(|needed| needed.as_str() == *name))
+        .collect();
     let mut folder = root.to_path_buf();
     let mut parts = cgroup.iter().filter(|p| *p != "/");
     loop {
@@ -387,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_may_be_missing_is_left_out() {
-        let all = resources(&Limits::default(), 0, &NEEDED.map(String::from));
+        let all = resources(&Limits::default(), 0, &Controller::ALL);
         assert_eq!(all, json!({}));
     }
 
@@ -416,7 +440,8 @@ mod tests {
         for level in ["", "atoll", "atoll/0123"] {
             let written = fs::read_to_string(root.path().join(level).join("cgroup.subtree_control")).unwrap();
             // A plain file keeps the last write only; the kernel adds them up.
-            assert!(NEEDED.contains(&written.trim_start_matches('+')), "{level}: {written}");
+            let is_needed = Controller::ALL.iter().any(|one| one.as_str() == written.trim_start_matches('+'));
+            assert!(is_needed, "{level}: {written}");
         }
         delegate(root.path(), Path::new("/atoll/0123")).unwrap();
     }

@@ -1,6 +1,7 @@
 //! What the operator decides when starting the launcher. Host paths come from here and never from a
 //! request.
 
+use crate::cgroup::Controller;
 use atoll_storage::DriverChoice;
 use atoll_types::passwd::find_user;
 use clap::Parser;
@@ -28,8 +29,8 @@ pub(crate) struct Options {
     pub(crate) share_owner: Option<Owner>,
     /// Start even where the kernel cannot enforce these limits: a comma-separated list of cgroup
     /// controllers (memory, pids, cpu, cpuset).
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) permit_missing: Vec<String>,
+    #[arg(long, value_delimiter = ',', value_enum, hide_possible_values = true)]
+    pub(crate) permit_missing: Vec<Controller>,
     /// End when the last container and the last connection are gone.
     #[arg(long)]
     pub(crate) ephemeral: bool,

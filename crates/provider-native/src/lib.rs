@@ -12,7 +12,7 @@ mod start;
 
 use async_trait::async_trait;
 use atoll_launch_proto::{
-    ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
+    ContainerState, ContainerStatus, CreateRequest, LauncherReply, Quota, Report, Request, TrustRequest,
 };
 use atoll_provider::{
     Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Images, Listed, Provider, Snapshots,
@@ -103,7 +103,7 @@ fn listed(status: &ContainerStatus) -> Listed {
 impl Provider for NativeProvider {
     async fn capabilities(&self) -> Result<Capabilities> {
         let Report { runtimes, quota, .. } = self.report().await?;
-        Ok(Capabilities { name: "native", runtimes, disk_limit: quota != "none" })
+        Ok(Capabilities { name: "native", runtimes, disk_limit: quota != Quota::None })
     }
 
     async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {

@@ -1,6 +1,7 @@
 //! The decisive check: start a sandbox and run something in it.
 
 use super::Finding;
+use atoll_launch_proto::Quota;
 use atoll_provider::{Command as Inside, ContainerSpec, Provider};
 use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_types::{Error, Profile, Result};
@@ -40,8 +41,8 @@ async fn trial(data_dir: &Path) -> Result<Vec<Finding>> {
     let Started { client, visit, .. } = ensure_launcher(&options).await?;
     let provider = NativeProvider::new(client);
     let report = provider.report().await?;
-    let quota = match report.quota.as_str() {
-        "none" => Finding::lacking(
+    let quota = match report.quota {
+        Quota::None => Finding::lacking(
             "disk limits",
             format!("not enforced on {}", report.storage),
             "put the data folder on btrfs, or let the launcher make a loop-backed pool",

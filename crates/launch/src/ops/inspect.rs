@@ -8,7 +8,7 @@ use crate::{
     record::{self, Record},
     runtime, wire,
 };
-use atoll_launch_proto::{ContainerState, ContainerStatus, LauncherAnswer, LauncherReply, Report};
+use atoll_launch_proto::{ContainerState, ContainerStatus, LauncherAnswer, LauncherReply, Quota, Report};
 use atoll_storage::{DriverKind, QuotaKind};
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result};
 use rustix::{
@@ -162,15 +162,15 @@ pub(crate) fn report(context: &Context) -> Result<Report> {
         DriverKind::Dir => "dir",
     };
     let quota = match storage.quota {
-        QuotaKind::Simple => "simple",
-        QuotaKind::Classic => "classic",
-        QuotaKind::None => "none",
+        QuotaKind::Simple => Quota::Simple,
+        QuotaKind::Classic => Quota::Classic,
+        QuotaKind::None => Quota::None,
     };
     Ok(Report {
         cgroup: cgroup::version().into(),
-        missing_controllers: cgroup::missing(),
+        missing_controllers: cgroup::missing().into_iter().map(|one| one.as_str().to_owned()).collect(),
         storage: driver.into(),
-        quota: quota.into(),
+        quota,
         capacity_bytes: storage.capacity_bytes,
         free_bytes: storage.free_bytes,
         disk_low: storage.low,
