@@ -326,9 +326,7 @@ pub trait Snapshots: Send + Sync {
     /// [`atoll_types::ErrorCode::NotFound`] where it would find no snapshot; nothing ends for that. Only of
     /// a volume that a container has and that is about to be rolled back: where the container has ended meanwhile, this
     /// may have done it.
-    async fn check_roll_back(&self, _volume: VolumeId, _to: SnapshotId) -> Result<()> {
-        Ok(())
-    }
+    async fn check_roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()>;
     /// Makes the volume of a container what it was while the container stays, and none of its processes runs: what they have
     /// open of files that both states have is then what it was. [`atoll_types::ErrorCode::Unsupported`] where this container
     /// cannot stay. Where it fails half-way no process of the container runs again, and the caller destroys it.

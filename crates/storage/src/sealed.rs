@@ -47,7 +47,7 @@ impl Storage {
             return Err(below_use(limit_bytes, least));
         }
         let _fits = self.fits(image.bytes, limit_bytes)?;
-        self.driver.fork(&Origin::Image(image.id), into, limit_bytes, image.bytes)
+        self.driver.fork(&Origin::Image(image.id), into, limit_bytes, image.bytes, &mut || {})
     }
 
     /// Every image that was sealed, in no order.

@@ -71,13 +71,13 @@ impl Storage {
             return Err(Error::new(ErrorCode::Conflict, message).at("snapshot"));
         }
         drop(self.fits(self.copied(held.volume)?, 0)?);
-        let _quiet = quiesce()?;
+        let mut quiet = Some(quiesce()?);
         let size_bytes = self.driver.content(held.volume)?;
         // Two of one millisecond keep their order.
         let after = all.last().map_or(0, |last| last.created_unix_ms.saturating_add(1));
         let created_unix_ms = now_ms().unsigned_abs().max(after);
         let snapshot = Snapshot { id, volume: held.volume, created_unix_ms, size_bytes };
-        self.driver.snapshot(&snapshot)?;
+        self.driver.snapshot(&snapshot, &mut || drop(quiet.take()))?;
         Ok(snapshot)
     }
 
@@ -89,8 +89,7 @@ impl Storage {
 
     /// The snapshots of a volume, oldest first.
     pub fn snapshots(&self, volume: VolumeId) -> Result<Vec<Snapshot>> {
-        let mut all = self.driver.snapshots()?;
-        all.retain(|snapshot| snapshot.volume == volume);
+        let mut all = self.driver.snapshots(Some(volume))?;
         all.sort_unstable_by_key(|snapshot| (snapshot.created_unix_ms, snapshot.id));
         Ok(all)
     }
@@ -104,19 +103,19 @@ impl Storage {
         }
     }
 
-    /// Refuses a rollback for which there is no room: where files are copied, both states are there for a moment.
-    pub fn check_rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
+    /// Makes a volume what it was, at once. Its limit and its snapshots stay. Refused where there is no room: where files are
+    /// copied, both states are there for a moment. `unused` is asked after that, and refuses where a container uses the volume.
+    pub fn rollback(
+        &self,
+        held: &HeldVolume,
+        id: SnapshotId,
+        unused: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let snapshot = self.find(held.volume, id)?;
         if !self.driver.reflink() {
             drop(self.fits(snapshot.size_bytes, 0)?);
         }
-        Ok(())
-    }
-
-    /// Makes a volume what it was, at once. Its limit and its snapshots stay. No container may use it.
-    pub fn rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
-        self.check_rollback(held, id)?;
-        let snapshot = self.find(held.volume, id)?;
+        unused()?;
         self.driver.rollback(&snapshot)?;
         self.restore_limit(held.volume)?;
         self.end_rollback(held.volume)
@@ -147,10 +146,10 @@ impl Storage {
             if limit_bytes < least { Err(below_use(limit_bytes, least)) } else { Ok(shared) }
         };
         let is_promise = self.fits(shared()?, limit_bytes)?.is_some();
-        let _quiet = quiesce()?;
+        let mut quiet = Some(quiesce()?);
         let shared = shared()?;
         let _promise = if is_promise { self.promise(limit_bytes)? } else { None };
-        self.driver.fork(&origin, into, limit_bytes, shared)
+        self.driver.fork(&origin, into, limit_bytes, shared, &mut || drop(quiet.take()))
     }
 
     /// What changed from a snapshot to another, or to the volume as it is now. Paths begin at the volume's root.
@@ -181,14 +180,14 @@ impl Storage {
 
     /// Deletes every snapshot and every image: what is read-only cannot be deleted file by file with the storage folder.
     pub fn delete_read_only(&self) -> Result<()> {
-        self.driver.snapshots()?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))?;
+        self.driver.snapshots(None)?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))?;
         self.driver.images()?.iter().try_for_each(|image| self.driver.remove_image(image.id))
     }
 
     /// Deletes the snapshots of volumes that are gone.
     pub(crate) fn delete_orphans(&self) -> Result<()> {
         // What is made meanwhile has its volume in the second list: a snapshot is never there before its volume.
-        let (snapshots, rollbacks) = (self.driver.snapshots()?, self.rollbacks()?);
+        let (snapshots, rollbacks) = (self.driver.snapshots(None)?, self.rollbacks()?);
         let volumes: HashSet<Tree> = self.driver.list(TreeKind::Volume)?.into_iter().collect();
         let orphans = snapshots.iter().filter(|one| !volumes.contains(&Tree::Volume(one.volume)));
         orphans.into_iter().try_for_each(|orphan| self.driver.delete_snapshot(orphan))?;

@@ -30,7 +30,7 @@ pub(crate) fn snapshot_name(snapshot: &Snapshot) -> String {
 }
 
 /// The snapshot with this file name, if the name is one's.
-pub(crate) fn snapshot_named(name: &str) -> Option<Snapshot> {
+fn snapshot_named(name: &str) -> Option<Snapshot> {
     let mut parts = name.split('.');
     let snapshot = Snapshot {
         volume: parts.next()?.parse().ok()?,
@@ -39,6 +39,12 @@ pub(crate) fn snapshot_named(name: &str) -> Option<Snapshot> {
         size_bytes: parts.next()?.parse().ok()?,
     };
     (snapshot_name(&snapshot) == name).then_some(snapshot)
+}
+
+/// The snapshots with these file names: of one volume, whose names begin alike, or of all.
+pub(crate) fn snapshots_named(names: &[String], of: Option<VolumeId>) -> Vec<Snapshot> {
+    let prefix = of.map(|volume| format!("{volume}.")).unwrap_or_default();
+    names.iter().filter(|name| name.starts_with(&prefix)).filter_map(|name| snapshot_named(name)).collect()
 }
 
 /// Its place below the driver's root.

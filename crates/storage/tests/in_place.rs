@@ -135,7 +135,7 @@ fn an_interrupted_one_is_completed_by_the_next_that_holds_the_volume() {
         // The ordinary rollback replaces what is half-way.
         let second = snapshot(storage, id);
         interrupt(storage, &path, &first);
-        storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id).unwrap();
+        storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id, || Ok(())).unwrap();
         assert_as_it_was(storage, &second);
         assert_eq!(storage.limit(Tree::Volume(id)).unwrap(), 50 * MIB);
         // Where the snapshot is gone, that is not taken for a volume that is not there.
@@ -143,7 +143,7 @@ fn an_interrupted_one_is_completed_by_the_next_that_holds_the_volume() {
         for refused in [storage.hold(id).map(drop), storage.wait_for(id)] {
             assert_eq!(refused.unwrap_err().code, ErrorCode::Conflict);
         }
-        storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id).unwrap();
+        storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id, || Ok(())).unwrap();
         assert_as_it_was(storage, &second);
         // It is forgotten with its volume.
         plant_marker(storage, &first);

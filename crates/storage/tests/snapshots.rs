@@ -59,7 +59,7 @@ pub(crate) fn snapshot(storage: &Storage, volume: VolumeId) -> Snapshot {
 }
 
 pub(crate) fn rollback(storage: &Storage, snapshot: &Snapshot) {
-    storage.rollback(&storage.hold(snapshot.volume).unwrap(), snapshot.id).unwrap();
+    storage.rollback(&storage.hold(snapshot.volume).unwrap(), snapshot.id, || Ok(())).unwrap();
 }
 
 pub(crate) fn delete(storage: &Storage, snapshot: &Snapshot) {
@@ -121,7 +121,7 @@ fn a_snapshot_is_made_listed_rolled_back_to_and_deleted() {
             delete(storage, &first);
         }
         assert_eq!(storage.snapshots(id).unwrap(), [second]);
-        let gone = storage.rollback(&storage.hold(id).unwrap(), first.id).unwrap_err();
+        let gone = storage.rollback(&storage.hold(id).unwrap(), first.id, || Ok(())).unwrap_err();
         assert_eq!((gone.code, gone.field.as_deref()), (ErrorCode::NotFound, Some("snapshot")));
         assert_eq!(text(&path.join("a")), "two");
         storage.remove(Tree::Volume(id)).unwrap();

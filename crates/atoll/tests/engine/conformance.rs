@@ -221,6 +221,10 @@ impl Snapshots for Broken<'_> {
         }
     }
 
+    async fn check_roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
+        self.inner.snapshots().unwrap().check_roll_back(volume, to).await
+    }
+
     async fn roll_back_in_place(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
         match self.fault {
             Fault::RollsNothingBack => Ok(()),

@@ -32,9 +32,7 @@ pub(crate) fn delete_snapshot(context: &Context, asked: SnapshotRequest) -> Resu
 /// it ends the container.
 pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> {
     let held = context.storage.hold_unfinished(asked.volume)?;
-    context.storage.check_rollback(&held, asked.snapshot)?;
-    refuse_used(context, asked.volume)?;
-    context.storage.rollback(&held, asked.snapshot)
+    context.storage.rollback(&held, asked.snapshot, || refuse_used(context, asked.volume))
 }
 
 /// Makes the volume of a container what it was while the container stays, frozen. Where that fails the container stays
@@ -53,6 +51,8 @@ pub(crate) fn rollback_in_place(context: &Context, asked: SnapshotRequest) -> Re
             "the kernel does not let the files below a writable root be changed while it is mounted";
         return Err(Error::new(ErrorCode::Unsupported, message));
     }
+    // The rollback ends with a sync of the whole file system, for which the container would otherwise stand still.
+    context.storage.write_back()?;
     let frozen = Frozen::new(context, record.container)?;
     let rolled = context.storage.rollback_in_place(&held, asked.snapshot);
     if !context.storage.unfinished_rollback(asked.volume).is_ok_and(|unfinished| unfinished.is_none()) {

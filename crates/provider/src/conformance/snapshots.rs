@@ -216,5 +216,8 @@ async fn refused(power: &dyn Snapshots, container: &Arc<dyn Container>, volume: 
     says(container, "echo two > /workspace/a").await?;
     let rolled = power.roll_back(volume, made).await.err().map(|e| e.code);
     same("in use", rolled, Some(ErrorCode::Conflict))?;
+    power.check_roll_back(volume, made).await.map_err(failed("check a rollback"))?;
+    let unknown = power.check_roll_back(volume, SnapshotId::random()).await.err().map(|e| e.code);
+    same("no such snapshot is found before anything ends", unknown, Some(ErrorCode::NotFound))?;
     same("the file", says(container, "cat /workspace/a").await?, "two".into())
 }

@@ -10,8 +10,8 @@ use crate::driver::{Driver, SnapshotDriver};
 use crate::error::{failed, no_image, no_snapshot, no_tree};
 use crate::report::QuotaKind;
 use crate::tree::{
-    Origin, SNAPSHOTS, STAGING, TRASH, Tree, TreeKind, image_place, snapshot_name, snapshot_named,
-    snapshot_place,
+    Origin, SNAPSHOTS, STAGING, TRASH, Tree, TreeKind, image_place, snapshot_name, snapshot_place,
+    snapshots_named,
 };
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{RenameFlags, XattrFlags, fgetxattr, fsetxattr, renameat_with};
@@ -37,8 +37,8 @@ impl SnapshotDriver for Btrfs {
         Ok(self.usage(Tree::Volume(volume))?.used_bytes)
     }
 
-    fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        Ok(names(self.folder(SNAPSHOTS)?)?.iter().filter_map(|name| snapshot_named(name)).collect())
+    fn snapshots(&self, of: Option<VolumeId>) -> Result<Vec<Snapshot>> {
+        Ok(snapshots_named(&names(self.folder(SNAPSHOTS)?)?, of))
     }
 
     fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
@@ -46,7 +46,7 @@ impl SnapshotDriver for Btrfs {
     }
 
     /// The kernel writes back what is dirty while the sandbox runs, and puts the snapshot into the volume's group.
-    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+    fn snapshot(&self, snapshot: &Snapshot, _copied: &mut dyn FnMut()) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let volume = Tree::Volume(snapshot.volume);
         let source = self.open_source(&volume.relative(), no_tree)?;
@@ -95,7 +95,14 @@ impl SnapshotDriver for Btrfs {
         exchanged
     }
 
-    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()> {
+    fn fork(
+        &self,
+        from: &Origin,
+        to: VolumeId,
+        limit: u64,
+        shared: u64,
+        _copied: &mut dyn FnMut(),
+    ) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let source = match from {
             Origin::Volume(volume) => self.open_source(&Tree::Volume(*volume).relative(), no_tree)?,
