@@ -7,7 +7,7 @@ use crate::{
     state::values,
 };
 use atoll_agent::{NewThreadRequest, ThreadView};
-use atoll_http::{Failure, Raw, Who, json, required_json};
+use atoll_http::{Failure, LookUp, Raw, Who, json, required_json};
 use atoll_types::{
     Error, Result,
     conversation::{Metadata, ThreadQuery, ThreadSort, ThreadStatus},
@@ -129,18 +129,23 @@ impl SearchBody {
 
 async fn search(
     State(app): State<App>,
-    Who(caller): Who,
-    Raw(body): Raw,
+    LookUp(caller, body): LookUp,
 ) -> Result<(HeaderMap, Json<Value>), Failure> {
     let body: SearchBody = json(&body)?;
     let query = body.query(&caller.owner)?;
-    let found = app.agents.threads(&caller, &query).await?;
-    let next = next_page(query.offset, query.limit, found.len());
+    let wants = |name: &str| body.select.as_ref().is_none_or(|all| all.iter().any(|one| one == name));
+    let (found, all) = if wants("values") || wants("interrupts") {
+        app.agents.threads_with_states(&caller, &query).await?
+    } else {
+        let found = app.agents.threads(&caller, &query).await?;
+        (found.into_iter().map(|thread| ThreadView { thread, head: None }).collect(), true)
+    };
+    // The next page begins after what this answer has room for.
+    let most = if all { query.limit } else { u32::try_from(found.len()).unwrap_or(query.limit) };
+    let next = next_page(query.offset, most, found.len());
     let mut items: Vec<_> = found.iter().map(item).collect();
-    if let Some(wanted) = body.select {
-        for item in items.iter_mut().filter_map(Value::as_object_mut) {
-            item.retain(|name, _| wanted.contains(name));
-        }
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        item.retain(|name, _| wants(name));
     }
     Ok((next, Json(items.into())))
 }
@@ -152,8 +157,8 @@ async fn count(State(app): State<App>, Who(caller): Who, Raw(body): Raw) -> Resu
 
 async fn read(
     State(app): State<App>,
-    Who(caller): Who,
     Path(thread): Path<String>,
+    LookUp(caller, _): LookUp,
 ) -> Result<Json<Value>, Failure> {
     let thread = ids::thread_of(&thread)?;
     Ok(Json(item(&app.agents.thread(&caller, &thread).await?)))

@@ -181,3 +181,14 @@ pub trait Conversations: Send + Sync {
     /// Namespaces that have items, in their order.
     async fn item_namespaces(&self, owner: &str, query: &NamespaceQuery) -> Result<Vec<Vec<String>>>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_first_that_fit_and_at_least_one() {
+        let of = |parts: &[u64]| fitting(parts.iter().map(|part| part * (MOST_ANSWER_BYTES / 4)));
+        assert_eq!([of(&[]), of(&[1, 1]), of(&[1, 2, 1, 1]), of(&[9, 1]), of(&[1, 9, 1])], [0, 2, 3, 1, 1]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::{Agents, IfExists, NewThreadRequest, ThreadView};
 use atoll_core::{Caller, ExtensionOperation};
-use atoll_store::{Bound, MOST_ANSWER_BYTES, StoreError};
+use atoll_store::fitting;
 use atoll_tool_sessions::{ForkedSession, ToolCaller};
 use atoll_types::{
     Error, ErrorCode, Operation, Result, ThreadCheckpointId, ThreadId,
@@ -19,34 +19,26 @@ pub(crate) fn no_thread() -> Error {
     Error::new(ErrorCode::NotFound, "there is no such thread").at("thread_id")
 }
 
-/// What an answer has of threads' states, in bytes of JSON.
-#[derive(Default)]
-struct Bytes(u64);
-
-impl io::Write for Bytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Bytes {
-    /// One more; refused where it is more than one answer may have.
-    fn add(&mut self, view: &ThreadView) -> Result<()> {
-        if let Some(head) = &view.head {
-            let counted = serde_json::to_writer(&mut *self, &head.state.messages)
-                .and_then(|()| serde_json::to_writer(&mut *self, &head.state.values));
-            counted.map_err(|error| Error::internal(error.to_string()))?;
+/// What a thread's state is in bytes of JSON.
+fn size(view: &ThreadView) -> Result<u64> {
+    #[derive(Default)]
+    struct Bytes(u64);
+    impl io::Write for Bytes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
         }
-        match self.0 > MOST_ANSWER_BYTES {
-            true => Err(StoreError::Beyond(Bound::Answer).into()),
-            false => Ok(()),
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
     }
+    let mut bytes = Bytes::default();
+    if let Some(head) = &view.head {
+        let counted = serde_json::to_writer(&mut bytes, &head.state.messages)
+            .and_then(|()| serde_json::to_writer(&mut bytes, &head.state.values));
+        counted.map_err(|error| Error::internal(error.to_string()))?;
+    }
+    Ok(bytes.0)
 }
 
 impl Agents {
@@ -81,18 +73,28 @@ impl Agents {
         }
     }
 
-    /// The caller's threads with their states. `query.owner` is replaced by the caller's.
-    pub async fn threads(&self, caller: &Caller, query: &ThreadQuery) -> Result<Vec<ThreadView>> {
+    /// The caller's threads. `query.owner` is replaced by the caller's.
+    pub async fn threads(&self, caller: &Caller, query: &ThreadQuery) -> Result<Vec<ThreadRecord>> {
         let query = ThreadQuery { owner: caller.owner.clone(), ..query.clone() };
-        let (found, _) = self.store.conversations(&query).await?;
-        let mut views = Vec::with_capacity(found.len());
-        let mut bytes = Bytes::default();
-        for thread in found {
+        Ok(self.store.conversations(&query).await?.0)
+    }
+
+    /// The same with their states: as many as one answer has room for, and at least one; and whether these are all.
+    pub async fn threads_with_states(
+        &self,
+        caller: &Caller,
+        query: &ThreadQuery,
+    ) -> Result<(Vec<ThreadView>, bool)> {
+        let (mut views, mut sizes) = (Vec::new(), Vec::new());
+        for thread in self.threads(caller, query).await? {
             let view = self.view(thread).await?;
-            bytes.add(&view)?;
+            sizes.push(size(&view)?);
+            if fitting(sizes.iter().copied()) < sizes.len() {
+                return Ok((views, false));
+            }
             views.push(view);
         }
-        Ok(views)
+        Ok((views, true))
     }
 
     /// How many there are, whatever the query's limit and offset.
