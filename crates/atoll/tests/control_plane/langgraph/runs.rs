@@ -151,6 +151,21 @@ fn what_was_said_until_a_cancel_stays() {
 }
 
 #[test]
+fn a_cancelled_run_interrupts_its_cell() {
+    let model = model();
+    let server = server(&model);
+    let thread = new_thread(&server, super::KEY);
+    let run = begin(&server, super::KEY, &thread, &body("a cell waits", json!({}), &json!({})));
+    let kernels = format!("{}/kernels", waiting_sandbox(&server));
+    let state = || server.get(&kernels)[0]["status"].clone();
+    assert_eq!(state(), "busy", "{}", server.get(&kernels));
+    assert_eq!(server.ask("POST", &format!("{run}/cancel?wait=true"), "").status, 204);
+    eventually("the cell's end", || state() == "idle");
+    let messages = server.get(&thread)["values"]["messages"].clone();
+    assert_eq!((count(&messages, "tool"), &messages[4]["status"]), (2, &json!("error")), "{messages}");
+}
+
+#[test]
 fn a_revoked_key_works_no_further() {
     let model = model();
     let server = server(&model);
