@@ -50,6 +50,7 @@ def basics():
     assert thread["status"] == "idle" and thread["metadata"]["graph_id"] == "agent", thread
     assert client.threads.search(metadata={"graph_id": "agent"})[0]["thread_id"] == id
     assert client.threads.search(metadata={"graph_id": "other"}) == []
+    assert client.threads.search(select=["thread_id", "status"]) == [{"thread_id": id, "status": "idle"}]
     assert client.threads.count() == 1
     state = client.threads.get_state(id)
     assert state["values"]["messages"] == last and state["next"] == [], state
@@ -281,6 +282,100 @@ def nul():
     body = {"assistant_id": "agent", "input": HELLO, "no_such_field": {"x": [1, 2]}, "durability": "sync"}
     answer = httpx.post(f"{url}/threads/{id}/runs/wait", json=body, headers={"x-api-key": key}, timeout=60)
     assert answer.status_code == 200, answer.text
+
+
+def is_gone(get):
+    try:
+        get()
+    except NotFoundError:
+        return
+    raise AssertionError("it is still there")
+
+
+def assistants():
+    client = sync().assistants
+    made = client.create("agent", name="mine", metadata={"m": 1}, config={"configurable": {"max_iterations": 1}})
+    id = made["assistant_id"]
+    assert client.count(metadata={"m": 1}) == 1 and client.count(graph_id="no-such") == 0
+    assert client.get_subgraphs(id) == {} and client.get_subgraphs(id, namespace="agent") == {}
+    values = sync().runs.wait(None, id, input=SAID)
+    assert [one["type"] for one in values["messages"]] == ["human", "ai", "tool"], "its own budget"
+    changed = client.update(id, name="other", config={"configurable": {}})
+    assert (changed["version"], changed["name"]) == (2, "other"), changed
+    assert [one["version"] for one in client.get_versions(id)] == [2, 1]
+    assert client.set_latest(id, 1)["name"] == "mine" and client.get(id)["version"] == 1
+    client.delete(id)
+    is_gone(lambda: client.get(id))
+
+
+def parameters():
+    """What runs are asked with, and what is done to several at once."""
+    client = sync()
+    runs, threads = client.runs, client.threads
+    id = str(uuid.uuid4())
+    values = runs.wait(id, "agent", input=SAID, if_not_exists="create", interrupt_before=["tools"])
+    state = threads.get_state(id)
+    assert state["next"] == ["tools"] and values["messages"][-1]["type"] == "ai", state
+    assert threads.get_state(id, checkpoint=state["checkpoint"])["values"] == state["values"]
+    runs.wait(id, "agent", input=None)
+    assert threads.get_state(id)["next"] == ["tools"], "the rule of a run holds for the one that goes on"
+    assert runs.wait(id, "agent", input=None)["messages"][-1]["content"] == END
+    runs.wait(id, "agent", input=SAID, interrupt_after=["tools"])
+    assert threads.get_state(id)["next"] == ["agent"]
+    values = runs.wait(id, "agent", command={"update": HELLO}, config={"recursion_limit": 1})
+    assert values["messages"][-1]["content"] == "Hello there, person.", values["messages"][-1]
+    values = runs.wait(id, "agent", input=SAID, config={"recursion_limit": 1})
+    assert values["messages"][-1]["type"] == "tool", values["messages"][-1]
+    later = runs.create(id, "agent", input=HELLO, after_seconds=1)
+    assert later["status"] == "pending" and runs.join(id, later["run_id"])["messages"][-1]["type"] == "ai"
+    runs.delete(id, later["run_id"])
+    is_gone(lambda: runs.get(id, later["run_id"]))
+
+    before = threads.get_state(id)["values"]
+    slow = {"messages": [{"role": "user", "content": "take your time"}]}
+    undone = runs.create(id, "agent", input=slow)
+    for part in threads.join_stream(id):
+        if "begun" in str(part.data):
+            break
+    runs.cancel(id, undone["run_id"], wait=True, action="rollback")
+    assert threads.get_state(id)["values"] == before
+    is_gone(lambda: runs.get(id, undone["run_id"]))
+
+    several = [threads.create()["thread_id"] for _ in range(2)]
+    slow = [runs.create(one, "agent", input=slow)["run_id"] for one in several]
+    runs.cancel_many(thread_id=several[0], run_ids=slow[:1])
+    runs.cancel_many(status="all")
+    for one, run in zip(several, slow):
+        runs.join(one, run)
+        assert runs.get(one, run)["status"] == "interrupted"
+    batch = runs.create_batch([{"assistant_id": "agent", "input": HELLO}] * 2)
+    assert len({one["run_id"] for one in batch}) == 2, batch
+    threads.prune([*several, str(uuid.uuid4())])
+    for one in several:
+        is_gone(lambda: threads.get(one))
+
+
+def commands():
+    """Protocol v2: commands that no client has a method for."""
+    client = sync()
+    id = client.threads.create()["thread_id"]
+    client.runs.wait(id, "agent", input=HELLO)
+
+    def command(method, **params):
+        body = {"id": 1, "method": method, "params": params}
+        answer = httpx.post(f"{url}/threads/{id}/commands", json=body, headers={"x-api-key": key}, timeout=60).json()
+        assert answer["type"] == "success", answer
+        return answer["result"]
+
+    first = command("state.listCheckpoints")["checkpoints"][-1]["id"]
+    client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "one"}]})
+    two = {"messages": [{"role": "user", "content": "two"}]}
+    client.runs.join(id, command("state.fork", checkpoint_id=first, input=two)["run_id"])
+    messages = client.threads.get_state(id)["values"]["messages"]
+    assert [one["content"] for one in messages if one["type"] == "human"][-1] == "two"
+    assert "one" not in [one["content"] for one in messages], messages
+    tree = command("agent.getTree")
+    assert tree["tree"]["graph_name"] == "agent" and tree["graph"]["nodes"], tree
 
 
 step = globals()[what]
