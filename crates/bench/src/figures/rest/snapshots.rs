@@ -1,6 +1,6 @@
 //! Snapshots, rollbacks and forks of a sandbox that runs, all of its files written back before. A rollback and a fork end with a
-//! container that runs, so beside them stand a stop and a resume, and a create. Then a fork until its first command has printed, and
-//! what many forks take of the disk.
+//! container that runs, so beside them stand a stop and a resume, and a create. What a volume holds takes turns too, so that a large
+//! one stands beside a small one. Then a fork until its first command has printed, and what many forks take of the disk.
 
 use super::{
     super::snapshots::{BY_HAND, COPY, Content, SMALL, VolumeFiles, contents},
@@ -12,6 +12,7 @@ use crate::{
     pace::{Pace, timed},
     report::{Baseline, Row},
     server::{self, Sandbox, Server},
+    stats::Samples,
 };
 use serde::Deserialize;
 use std::fs;
@@ -20,19 +21,28 @@ const BODY: &str = r#"{"disk_mb":4096}"#;
 const ECHO: &str = r#"{"arguments":["echo","here"]}"#;
 const NO_SNAPSHOT_BEFORE: &str = r#"{"keep_before":false}"#;
 
+/// A sandbox that runs, with its files.
+struct Case {
+    content: Content,
+    sandbox: Sandbox,
+    files: VolumeFiles,
+}
+
 pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>> {
     let mut client = server.connect().await?;
-    let mut rows = Vec::new();
+    let mut cases = Vec::new();
     for content in contents(bench.scale) {
         let sandbox = server::create(&mut client, BODY).await?;
         let files = VolumeFiles(server.volume(&sandbox)?);
         files.fill(&content)?;
-        rows.extend(latencies(bench, &mut client, &sandbox, &files, &content).await?);
-        if content.name == SMALL.name {
-            rows.push(first_output(bench, &mut client, &sandbox).await?);
-            rows.push(storage(bench, &mut client, &sandbox, &files).await?);
-        }
-        server::delete(&mut client, &sandbox).await?;
+        cases.push(Case { content, sandbox, files });
+    }
+    let mut rows = latencies(bench, &mut client, &cases).await?;
+    let small = cases.iter().find(|case| case.content.name == SMALL.name).ok_or("nothing is small")?;
+    rows.push(first_output(bench, &mut client, &small.sandbox).await?);
+    rows.push(storage(bench, &mut client, small).await?);
+    for case in cases {
+        server::delete(&mut client, &case.sandbox).await?;
     }
     Ok(rows)
 }
@@ -56,45 +66,65 @@ async fn tell(client: &mut Client, path: &str, body: &str, status: u16) -> Resul
     client.ask("POST", path, body).await?.expect(status).map(drop)
 }
 
-async fn latencies(
-    bench: &Bench<'_>,
-    client: &mut Client,
-    sandbox: &Sandbox,
-    files: &VolumeFiles,
-    content: &Content,
-) -> Result<Vec<Row>> {
+/// The operations, and how many series a round of them has, but for one more of snapshots by hand.
+const OPERATIONS: [&str; 3] = ["snapshot", "rollback", "fork"];
+const SERIES: usize = OPERATIONS.len() + 2;
+
+async fn latencies(bench: &Bench<'_>, client: &mut Client, cases: &[Case]) -> Result<Vec<Row>> {
     let pace = Pace::tight(bench.scale.pick(2, 15, 40));
-    let by_hand = files.by_hand()?.is_some();
-    let series = pace.take(async || round(client, sandbox, files, by_hand).await).await?;
+    let Some(first) = cases.first() else { return Ok(Vec::new()) };
+    let by_hand = first.files.by_hand()?.is_some();
+    let rounds = async || {
+        let mut values = Vec::new();
+        for case in cases {
+            values.extend(round(client, case, by_hand).await?);
+        }
+        Ok(values)
+    };
+    let series = pace.take(rounds).await?;
+    let each: Vec<&[Samples]> = series.chunks(SERIES + usize::from(by_hand)).collect();
+    let mut rows = Vec::new();
+    for (case, of_case) in cases.iter().zip(&each) {
+        rows.extend(rows_of(case, of_case, pace.name)?);
+    }
+    // A large volume beside the small one.
+    for (case, of_case) in cases.iter().zip(&each).skip(1) {
+        for ((operation, own), small) in OPERATIONS.iter().zip(*of_case).zip(each[0]) {
+            let name = format!("rest {operation}, {} beside 10 MB", case.content.name);
+            let small = Baseline::new("the same at 10 MB", small.clone());
+            rows.push(Row::latency(name, pace.name, own.clone(), vec![small]).by_difference());
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows of one case, of the series of its rounds.
+fn rows_of(case: &Case, series: &[Samples], pace: &'static str) -> Result<Vec<Row>> {
     // Once: it takes seconds, and what is left of it is in the way of the others.
-    let (copied, copy) = files.copy()?;
+    let (copied, copy) = case.files.copy()?;
     fs::remove_dir_all(copy)?;
-    let mut series = series.into_iter();
+    let mut series = series.iter().cloned();
     let mut next = || series.next().ok_or("a series is missing");
-    let (snapshot, rollback, fork) = (next()?, next()?, next()?);
+    let own = [next()?, next()?, next()?];
     let restart = Baseline::new("rest stop and resume", next()?);
     let create = Baseline::new("rest create", next()?);
     let copied = Baseline::new(COPY, [copied].into_iter().collect());
     let by_hand = series.next().map(|samples| Baseline::new(BY_HAND, samples));
-    let row = |what: &str, samples, baselines: Vec<Baseline>| {
-        let operation = format!("{what}, {}", content.name);
-        Row::latency(format!("rest {operation}"), pace.name, samples, baselines)
+    let beside = [
+        [copied.clone()].into_iter().chain(by_hand).collect(),
+        vec![restart, copied.clone()],
+        vec![create, copied],
+    ];
+    let row = |((operation, samples), baselines): ((&str, Samples), Vec<Baseline>)| {
+        let row = Row::latency(format!("rest {operation}, {}", case.content.name), pace, samples, baselines);
+        if operation == "snapshot" { row } else { row.by_difference() }
     };
-    let snapshot_baselines = [copied.clone()].into_iter().chain(by_hand).collect();
-    Ok(vec![
-        row("snapshot", snapshot, snapshot_baselines),
-        row("rollback", rollback, vec![restart, copied.clone()]),
-        row("fork", fork, vec![create, copied]),
-    ])
+    Ok(OPERATIONS.into_iter().zip(own).zip(beside).map(row).collect())
 }
 
 /// Snapshot, rollback, fork; a stop and a resume, a create, and a snapshot by hand where that is possible.
-async fn round(
-    client: &mut Client,
-    sandbox: &Sandbox,
-    files: &VolumeFiles,
-    by_hand: bool,
-) -> Result<Vec<f64>> {
+async fn round(client: &mut Client, case: &Case, by_hand: bool) -> Result<Vec<f64>> {
+    let Case { sandbox, files, content: _ } = case;
     let (snapshot, id) = timed(keep(client, sandbox)).await?;
     let path = sandbox.path(&format!("/snapshots/{id}"));
     let back = format!("{path}/rollback");
@@ -144,12 +174,8 @@ async fn first_output(bench: &Bench<'_>, client: &mut Client, sandbox: &Sandbox)
 }
 
 /// What many stopped forks of ten megabytes take of the disk; beside one copy.
-async fn storage(
-    bench: &Bench<'_>,
-    client: &mut Client,
-    sandbox: &Sandbox,
-    files: &VolumeFiles,
-) -> Result<Row> {
+async fn storage(bench: &Bench<'_>, client: &mut Client, small: &Case) -> Result<Row> {
+    let Case { sandbox, files, content: _ } = small;
     let before = files.used()?;
     let mut forks = Vec::new();
     for _ in 0..bench.scale.pick(5, 100, 100) {
