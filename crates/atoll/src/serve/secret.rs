@@ -33,8 +33,16 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Reads the key, or makes one where there is none, for a vault with this passphrase.
+fn wrong_passphrase(why: &str) -> Error {
+    Error::invalid("ENCRYPTION_KEY", format!("ENCRYPTION_KEY: {why}"))
+}
+
+/// Reads the key, or makes one where there is none, for a vault with this passphrase. One that is too short is refused before
+/// anything is written: its fingerprint would stay, and the folder would start with no other.
 pub(super) fn load_or_make(path: &Path, passphrase: Option<&str>) -> Result<[u8; 32]> {
+    if passphrase.is_some_and(|text| text.len() < SHORTEST) {
+        return Err(wrong_passphrase(&format!("must have at least {SHORTEST} bytes")));
+    }
     let fault = |e: io::Error| Error::internal(format!("the secret key cannot be read or made: {e}"));
     match fs::read(path) {
         Ok(bytes) => whole(bytes),
@@ -66,14 +74,8 @@ const SHORTEST: usize = 32;
 
 /// The vault of a server whose own key is in this file.
 pub(super) fn vault(path: &Path, key: &[u8; 32], passphrase: Option<&str>) -> Result<Vault> {
-    let wrong = |why: &str| Error::invalid("ENCRYPTION_KEY", format!("ENCRYPTION_KEY: {why}"));
-    let vault = match passphrase {
-        Some(short) if short.len() < SHORTEST => {
-            return Err(wrong(&format!("must have at least {SHORTEST} bytes")));
-        }
-        Some(passphrase) => Vault::with_passphrase(key, passphrase),
-        None => Vault::new(key),
-    };
+    let vault =
+        passphrase.map_or_else(|| Vault::new(key), |passphrase| Vault::with_passphrase(key, passphrase));
     let fault = |e: io::Error| Error::internal(format!("the fingerprint of the vault cannot be read: {e}"));
     let sealed_by = match fs::read(path.with_extension("fingerprint")) {
         Ok(bytes) => bytes,
@@ -83,8 +85,8 @@ pub(super) fn vault(path: &Path, key: &[u8; 32], passphrase: Option<&str>) -> Re
     };
     match (sealed_by == vault.fingerprint(), passphrase) {
         (true, _) => Ok(vault),
-        (false, None) => Err(wrong("this data folder was sealed with one, which must be set")),
-        (false, Some(_)) => Err(wrong(
+        (false, None) => Err(wrong_passphrase("this data folder was sealed with one, which must be set")),
+        (false, Some(_)) => Err(wrong_passphrase(
             "this data folder was sealed with another one, or before there was one; it counts from the first start on",
         )),
     }
@@ -114,10 +116,12 @@ mod tests {
         let path = folder.path().join("secret.key");
         let (first, other) =
             ("a passphrase of 32 bytes or more, one", "a passphrase of 32 bytes or more, two");
+        assert!(load_or_make(&path, Some("short")).unwrap_err().message.contains("32 bytes"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the refused one leaves nothing behind");
         let key = load_or_make(&path, Some(first)).unwrap();
         assert_eq!(load_or_make(&path, Some(first)).unwrap(), key);
         assert!(vault(&path, &key, Some(first)).is_ok());
-        for wrong in [None, Some(other), Some("short")] {
+        for wrong in [None, Some(other)] {
             let error = vault(&path, &key, wrong).err().unwrap();
             assert!(error.message.starts_with("ENCRYPTION_KEY: "), "{wrong:?}: {error}");
         }
