@@ -291,7 +291,10 @@ impl OwnerConfigs {
         match config.workspace_access {
             WorkspaceAccess::None => drop(request.profile.get_or_insert_with(|| "tools".into())),
             access @ (WorkspaceAccess::Ro | WorkspaceAccess::Rw) => {
-                request.filesystem.read_only.extend(access.paths().read_only);
+                // A request with a rule for this very folder says itself what commands may do there.
+                if request.filesystem.iter().all(|(path, _)| path != WORKSPACE) {
+                    request.filesystem.read_only.extend(access.paths().read_only);
+                }
             }
         }
         request.labels.insert(SCOPE_LABEL.into(), config.scope_mode.as_str().into());

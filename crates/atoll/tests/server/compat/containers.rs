@@ -201,6 +201,13 @@ result = [tried("/workspace/a"), tried("/tmp/a")]
     assert_eq!(ro, "['Read-only file system', 1]");
     let read = json!({ "code": "result = open('/workspace/a').read()" });
     assert_eq!((run(&server, KEY, &read)["result"].as_str(), &second), (Some("'x'"), &first));
+    // A create that has a rule for the folder itself decides: the same one, and the other.
+    for (rule, writes) in [("read_only", &ro), ("read_write", &rw)] {
+        let made = create(&server, KEY, &json!({ "config": { "filesystem": { rule: ["/workspace"] } } }));
+        let ran = run(&server, KEY, &json!({ "code": code, "sandbox_id": made }));
+        assert_eq!(ran["result"].as_str(), Some(writes.as_str()), "{ran}");
+        server.compat(KEY, "DELETE", &format!("/containers/{made}"), "", 200);
+    }
     let (rw, again) = access(&server, "rw");
     assert_eq!((rw.as_str(), &again), ("[1, 1]", &first));
     let (none, third) = access(&server, "none");
