@@ -127,19 +127,4 @@ mod tests {
         release.send(()).unwrap();
         assert_eq!(gpus.read(Duration::from_secs(60), second).await, Ok(Vec::new()));
     }
-
-    /// With a driver the processors have names and memory; without one the reason says so. Which of both is the machine's
-    /// business: `make test` sees the second, and a machine with a processor was tried by hand.
-    #[tokio::test]
-    async fn processors_are_listed_or_the_reason_is_told() {
-        match Gpus::default().list().await {
-            Ok(all) => {
-                for gpu in &all {
-                    println!("{gpu:?}");
-                    assert!(!gpu.name.is_empty() && gpu.memory_mb.is_some_and(|mb| mb > 0), "{gpu:?}");
-                }
-            }
-            Err(reason) => assert!(reason.contains("driver"), "{reason}"),
-        }
-    }
 }

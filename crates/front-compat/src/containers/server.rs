@@ -2,7 +2,7 @@
 
 use super::{audit::total, life::own, removed};
 use crate::App;
-use atoll_core::{Gpu, PoolKey};
+use atoll_core::{FoundGpus, Gpu, PoolKey};
 use atoll_http::{Failure, Who};
 use atoll_types::{Ceiling, Status, Tier, audit::OperationQuery, time::now_ms};
 use axum::{Json, extract::State};
@@ -50,10 +50,13 @@ pub(super) async fn drain(State(app): State<App>, Who(caller): Who) -> Result<Js
 
 /// The machine's graphics processors, which no sandbox has access to; without a driver none, and the reason.
 pub(super) async fn gpu(State(app): State<App>, Who(_): Who) -> Json<Value> {
-    let found = app.core.gpus.list().await;
-    let reason = match &found {
-        Ok(_) => "sandboxes have no access to graphics processors yet".to_owned(),
-        Err(reason) => reason.clone(),
+    Json(gpu_answer(&app.core.gpus.list().await))
+}
+
+fn gpu_answer(found: &FoundGpus) -> Value {
+    let reason = match found {
+        Ok(_) => "sandboxes have no access to graphics processors yet",
+        Err(reason) => reason,
     };
     let device = |gpu: &Gpu| {
         let Gpu { index, name, memory_mb, utilization_percent, temperature_celsius, driver_version } = gpu;
@@ -62,9 +65,8 @@ pub(super) async fn gpu(State(app): State<App>, Who(_): Who) -> Json<Value> {
             "temperature_celsius": temperature_celsius, "driver_version": driver_version,
         })
     };
-    let supported = found.is_ok();
     let devices: Vec<_> = found.iter().flatten().map(device).collect();
-    Json(json!({ "supported": supported, "gpu_count": devices.len(), "devices": devices, "reason": reason }))
+    json!({ "supported": found.is_ok(), "gpu_count": devices.len(), "devices": devices, "reason": reason })
 }
 
 /// The ceilings of keys, by their tier.
@@ -79,4 +81,36 @@ pub(super) async fn tiers(State(app): State<App>, Who(_): Who) -> Json<Value> {
         })
     };
     Json(json!({ "tiers": Tier::ALL.iter().map(tier).collect::<Vec<_>>() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// On a machine with a processor of NVIDIA's, whose device file its driver makes, every figure is filled; `--no-capture`
+    /// shows them. Elsewhere there are none, or the reason says that it is the driver.
+    #[tokio::test]
+    async fn processors_are_listed_or_the_reason_is_told() {
+        let answer = gpu_answer(&atoll_core::Gpus::default().list().await);
+        println!("{answer:#}");
+        let devices = answer["devices"].as_array().unwrap();
+        assert_eq!(answer["gpu_count"], devices.len());
+        if !Path::new("/dev/nvidia0").exists() {
+            let reason = answer["reason"].as_str().unwrap();
+            assert!(answer["supported"] == true || reason.contains("driver"), "{answer}");
+            return;
+        }
+        assert!(answer["supported"] == true && !devices.is_empty(), "{answer}");
+        for (index, device) in devices.iter().enumerate() {
+            let figure = |name: &str| device[name].as_u64().unwrap_or_else(|| panic!("{name}: {device}"));
+            assert_eq!(figure("index"), index as u64);
+            assert!(!device["name"].as_str().unwrap().is_empty(), "{device}");
+            let version = device["driver_version"].as_str().unwrap();
+            assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{device}");
+            assert!((512..1 << 24).contains(&figure("memory_mb")), "{device}");
+            assert!(figure("utilization_percent") <= 100, "{device}");
+            assert!((1..150).contains(&figure("temperature_celsius")), "{device}");
+        }
+    }
 }
