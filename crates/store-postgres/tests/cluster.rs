@@ -215,6 +215,15 @@ impl Cluster {
         said
     }
 
+    /// Makes a user who is asked for a password; all others are trusted.
+    pub fn add_user(&self, name: &str, password: &str) {
+        self.tell("postgres", &format!("CREATE ROLE {name} SUPERUSER LOGIN PASSWORD '{password}'"));
+        let file = self.data().join("pg_hba.conf");
+        let rules = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("local all {name} scram-sha-256\n{rules}")).unwrap();
+        self.tell("postgres", "SELECT pg_reload_conf()");
+    }
+
     /// The name of a new, empty database.
     pub fn database(&self) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);

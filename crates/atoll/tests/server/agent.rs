@@ -37,6 +37,11 @@ impl Model {
 
     /// A server whose agent asks it.
     fn server(&self, level: &'static str, arguments: &[&str]) -> Server {
+        self.server_with(level, arguments, &[])
+    }
+
+    /// The same with more variables.
+    fn server_with(&self, level: &'static str, arguments: &[&str], more: &[(&str, &str)]) -> Server {
         let base = format!("{}/v1", self.url);
         let variables = [
             ("CHAT_MODEL", "gpt-4o"),
@@ -44,7 +49,7 @@ impl Model {
             ("CHAT_MODEL_BASE_URL", base.as_str()),
             ("CHAT_MODEL_API_KEY", KEY_OF_THE_MODEL),
         ];
-        Server::start_in(level, arguments, &variables)
+        Server::start_in(level, arguments, &[&variables, more].concat())
     }
 }
 
@@ -101,6 +106,20 @@ fn a_conversation_is_forked_with_its_sandbox() {
     // The copy outlives the first conversation.
     assert_eq!(server.ask("DELETE", &first, "").status, 204);
     assert_eq!(last(say(&server, &second, "add to the file")), "It has: kept added added added");
+}
+
+#[test]
+fn max_iterations_bounds_a_run() {
+    let model = Model::start();
+    let server = model.server_with("warn", &[], &[("MAX_ITERATIONS", "1")]);
+    let thread = new_thread(&server);
+    say(&server, &thread, "the answer?");
+    let run = server.ask("GET", &format!("{thread}/runs"), "").json()[0].clone();
+    assert_eq!(
+        (&run["stop_reason"], &run["usage"]["iterations"]),
+        (&json!("max_iterations"), &json!(1)),
+        "{run}"
+    );
 }
 
 #[test]

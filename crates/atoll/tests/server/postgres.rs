@@ -25,7 +25,7 @@ fn atoll(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// What a server says that does not start.
-fn refused(data: &Path, variables: &[(&str, &str)]) -> String {
+pub(super) fn refused(data: &Path, variables: &[(&str, &str)]) -> String {
     let started = Command::new(env!("CARGO_BIN_EXE_atoll"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(data)
@@ -94,7 +94,24 @@ fn a_server_on_postgres_does_what_one_on_a_file_does() {
     assert!(said.contains("name it with database_url"), "{said}");
     let said = refused(server.data(), &[("ATOLL_DATABASE_URL", &url(&cluster::shared().database()))]);
     assert!(said.contains("records are elsewhere"), "{said}");
-    server.set_variables(&[("ATOLL_DATABASE_URL", &url(&other))]);
+    // By the names of the reference system, as a user who is asked for the password.
+    let user = format!("{other}_user");
+    cluster::shared().add_user(&user, PASSWORD);
+    let socket = cluster::shared().url(&other).split_once("host=").unwrap().1.to_owned();
+    let variables = [
+        ("POSTGRES_HOST", socket.as_str()),
+        ("POSTGRES_PORT", "5432"),
+        ("POSTGRES_USER", user.as_str()),
+        ("POSTGRES_PASSWORD", PASSWORD),
+        ("POSTGRES_DB", other.as_str()),
+    ];
+    for (at, wrong) in [(0, "/nowhere"), (1, "5433"), (2, "nobody-here"), (3, "wrong"), (4, "nothing_here")] {
+        let mut changed = variables;
+        changed[at].1 = wrong;
+        let said = refused(server.data(), &changed);
+        assert!(said.contains("database"), "{changed:?}: {said}");
+    }
+    server.set_variables(&variables);
     server.restart();
     works(&server, &sandbox);
     assert!(!server.logged().contains(PASSWORD), "{}", server.logged());

@@ -104,12 +104,9 @@ fn the_idle_and_the_old_are_collected_with_a_reason() {
 
 #[test]
 fn a_sandbox_without_its_session_is_collected() {
-    let server = Server::start_with(&[
-        "--set",
-        "tool_sessions.collect_seconds=1",
-        "--set",
-        "tool_sessions.orphan_seconds=1",
-    ]);
+    // Set by the names of the reference system.
+    let variables = [("SESSION_GC_INTERVAL_SECONDS", "1"), ("CONTAINER_ORPHAN_MIN_AGE_SECONDS", "1")];
+    let server = Server::start_in("warn", &[], &variables);
     let kept = server.create(r#"{"disk_mb":64}"#);
     let orphan = server.create(r#"{"disk_mb":64,"labels":{"atoll.tool_session":"0badc0de"}}"#);
     eventually("the orphan goes", || server.ask("GET", &orphan, "").json()["status"] == "destroyed");

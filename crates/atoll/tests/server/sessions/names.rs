@@ -1,7 +1,7 @@
 //! The names that the reference system of the tools gives its settings: each has its effect.
 
 use super::{Server, Thread};
-use crate::engine::fixture::eventually;
+use crate::{engine::fixture::eventually, server::postgres::refused};
 use serde_json::{Value, json};
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -123,4 +123,21 @@ fn the_reference_systems_names_of_times_end_sessions_and_bound_conversations() {
         thread.create(&json!({}));
         eventually(name, || thread.sessions().iter().all(|(_, status)| status == "dead"));
     }
+}
+
+#[test]
+fn what_is_sealed_with_an_encryption_key_opens_with_it_alone() {
+    let variables = [("ENCRYPTION_KEY", "a passphrase of 32 bytes or more, one")];
+    let mut server = Server::start_in("warn", &[], &variables);
+    let sandbox = server.create(r#"{"env_vars":{"SEALED":"kept"}}"#);
+    server.kill();
+    for wrong in [None, Some(("ENCRYPTION_KEY", "a passphrase of 32 bytes or more, two"))] {
+        let said = refused(server.data(), wrong.as_slice());
+        assert!(said.contains("ENCRYPTION_KEY: this data folder was sealed"), "{said}");
+    }
+    server.restart();
+    // A container that is started anew is given what was stored.
+    assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
+    assert_eq!(server.ask("POST", &format!("{sandbox}/resume"), "").status, 200);
+    assert_eq!(server.says(&sandbox, "echo $SEALED"), "kept");
 }
