@@ -20,6 +20,9 @@ pub struct Update {
     /// Detach every volume but its tenant's storage; only while it is stopped
     #[arg(long, conflicts_with = "volume")]
     no_volumes: bool,
+    /// What its files may take, such as 2G: more within your tier and plan, or less, down to what they take
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    disk: Option<u64>,
     /// How long it may be idle
     #[arg(long, value_name = "TIME", value_parser = size::duration)]
     idle_timeout: Option<Duration>,
@@ -34,11 +37,13 @@ impl Update {
             idle_timeout_seconds: seconds
                 .map_err(|_| Failure::usage("idle-timeout", "the time is too long"))?,
             auto_snapshot: self.auto_snapshot.clone(),
+            disk_mb: self.disk.map(|bytes| bytes.div_ceil(1 << 20)),
             volumes: (self.no_volumes || !self.volume.is_empty()).then(|| self.volume.clone()),
             ..PatchSandbox::default()
         };
         if request == PatchSandbox::default() {
-            let message = "name what to change: --auto-snapshot, --volume, --no-volumes or --idle-timeout";
+            let message =
+                "name what to change: --auto-snapshot, --volume, --no-volumes, --disk or --idle-timeout";
             return Err(Failure::usage("id", message));
         }
         Ok(request)
@@ -87,6 +92,7 @@ mod tests {
         );
         assert_eq!(asked("--no-volumes").unwrap(), serde_json::json!({ "volumes": [] }));
         assert_eq!(asked("--idle-timeout 5m").unwrap(), serde_json::json!({ "idle_timeout_seconds": 300 }));
+        assert_eq!(asked("--disk 2G").unwrap(), serde_json::json!({ "disk_mb": 2048 }));
         assert!(asked("").is_err());
     }
 }

@@ -69,6 +69,8 @@ pub struct PatchSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env_vars: Option<Map>,

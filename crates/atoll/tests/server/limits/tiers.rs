@@ -75,6 +75,11 @@ fn what_is_asked_above_the_tier_is_refused_with_both_figures() {
     let answer = server.ask_as(&key, "PATCH", &sandbox, r#"{"memory_mb":512}"#);
     assert_eq!(refused(&answer, 403, "permission_denied")["field"], "memory_mb");
     assert_eq!(server.ask_as(&key, "PATCH", &sandbox, r#"{"memory_mb":128}"#).status, 200);
+    let answer = server.ask_as(&key, "PATCH", &sandbox, r#"{"disk_mb":1025}"#);
+    let details = refused(&answer, 403, "permission_denied");
+    assert_eq!(details, json!({"field": "disk_mb", "asked": 1025, "allowed": 1024, "tier": "restricted"}));
+    assert_eq!(server.ask("GET", &sandbox, "").json()["disk_mb"], 1024);
+    assert_eq!(server.ask_as(&key, "PATCH", &sandbox, r#"{"disk_mb":512}"#).status, 200);
     // Nothing of this is for an admin.
     assert_eq!(server.ask("PATCH", &sandbox, r#"{"memory_mb":1024}"#).status, 200);
 }
