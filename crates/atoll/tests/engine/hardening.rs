@@ -336,6 +336,11 @@ async fn nothing_of_ours_is_inherited() {
         assert!(known.contains(&name), "{name} was inherited");
     }
     assert_eq!(says(&c, "cat /proc/self/cgroup | cut -d: -f3 | sort -u").await, "/");
+    for change in
+        ["mkdir /sys/fs/cgroup/made", "echo max > /sys/fs/cgroup/memory.max", "echo 1 > /sys/fs/cgroup/x"]
+    {
+        assert_ne!(shell(&c, change).await.report.exit_code, Some(0), "{change}");
+    }
     let masks = says(&c, "grep -E '^Sig(Blk|Ign)' /proc/self/status").await;
     assert_eq!(masks, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000");
 }
