@@ -245,8 +245,17 @@ impl Client {
 
     /// A request of whose response only the beginning is read.
     pub(crate) async fn open(&mut self, path: &str) -> Result<()> {
-        let head = self.head("GET", path, 0);
-        self.wire.send(head.as_bytes()).await?;
+        self.open_by("GET", path, "").await
+    }
+
+    /// The same by POST.
+    pub(crate) async fn begin(&mut self, path: &str, body: &str) -> Result<()> {
+        self.open_by("POST", path, body).await
+    }
+
+    async fn open_by(&mut self, method: &str, path: &str, body: &str) -> Result<()> {
+        let request = self.head(method, path, body.len() as u64) + body;
+        self.wire.send(request.as_bytes()).await?;
         match self.answer().await? {
             (200, _) => Ok(()),
             (status, _) => Err(format!("the server answered {status}").into()),

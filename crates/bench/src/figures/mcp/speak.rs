@@ -153,6 +153,11 @@ impl Web {
         told.expect(202)?;
         Ok(Self { client, next: 0 })
     }
+
+    /// Opens the stream of the server's own messages, and leaves the connection to it.
+    pub(in crate::figures) async fn listen(&mut self) -> Result<()> {
+        self.client.open("/mcp").await
+    }
 }
 
 impl Speaks for Web {

@@ -25,6 +25,10 @@ const IDLE: &str = "without a request";
 /// Long enough for the memory of opening to be freed.
 const SETTLE: Duration = Duration::from_millis(500);
 const SLEEP: &str = r#"{"arguments":["sleep","600"],"background":true,"timeout_seconds":600}"#;
+const STREAMED: &str = r#"{"arguments":["sleep","600"],"stream":true,"timeout_seconds":600}"#;
+const CELL: &str = r#"{"code":"import time; time.sleep(600)","stream":true,"timeout":600}"#;
+/// More than a connection holds of what its client does not read.
+const LOUD: &str = r#"{"command":"head -c 33554432 /dev/zero","background":true}"#;
 const TERMINAL: &str = "/terminal?command=cat";
 /// Answers every request with a body that never ends.
 const ENDLESS: &str = r#"
@@ -57,33 +61,52 @@ enum Kind {
     KeepAlive,
     Events,
     Output,
+    Unread,
+    Exec,
+    Cell,
+    Watch,
     Terminal,
     Mcp,
+    McpStream,
     Grpc,
     Preview,
+    Forward,
     LangGraph,
 }
 
 impl Kind {
-    const MEASURED: [(Self, &'static str); 8] = [
+    const MEASURED: [(Self, &'static str); 14] = [
         (Self::KeepAlive, "kept alive"),
         (Self::Events, "events"),
         (Self::Output, "output"),
+        (Self::Unread, "output that is not read"),
+        (Self::Exec, "streamed command"),
+        (Self::Cell, "streamed cell"),
+        (Self::Watch, "folder watch"),
         (Self::Terminal, "terminal"),
         (Self::Mcp, "MCP session"),
+        (Self::McpStream, "MCP session that listens"),
         (Self::Grpc, "gRPC"),
         (Self::Preview, "preview"),
+        (Self::Forward, "forwarded port"),
         (Self::LangGraph, "LangGraph thread"),
     ];
 
-    /// How many are opened. Terminals have a process each, MCP sessions a limit of 64 for a key, and previews a second
-    /// connection, to the sandbox.
+    /// How many are opened. Terminals, commands and watches have processes each, MCP sessions a limit of 64 for a key, previews
+    /// and forwarded ports a second connection, to the sandbox, and of cells one runs at a time.
     fn count(self, bench: &Bench<'_>) -> usize {
         match self {
             Self::Idle | Self::KeepAlive | Self::Events | Self::Output | Self::Grpc | Self::LangGraph => {
                 bench.scale.pick(20, 500, 500)
             }
-            Self::Terminal | Self::Mcp | Self::Preview => bench.scale.pick(5, 50, 50),
+            Self::Unread | Self::Cell => bench.scale.pick(3, 20, 20),
+            Self::Exec
+            | Self::Watch
+            | Self::Terminal
+            | Self::Mcp
+            | Self::McpStream
+            | Self::Preview
+            | Self::Forward => bench.scale.pick(5, 50, 50),
         }
     }
 }
@@ -92,7 +115,7 @@ impl Kind {
 #[allow(dead_code)]
 enum Connection {
     Http(Client),
-    Terminal(Socket),
+    Socket(Socket),
     Mcp(Web),
     Grpc(GrpcClient),
 }
@@ -118,7 +141,8 @@ pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 async fn samples(bench: &Bench<'_>, kind: Kind, rounds: usize) -> Result<Samples> {
-    let settings = ["warm_pool_enabled=false", "plan.execs_per_second=100000"].map(str::to_owned);
+    let settings = ["warm_pool_enabled=false", "plan.execs_per_second=100000", "http.owner_streams=100000"];
+    let settings = settings.map(str::to_owned);
     let mut samples = Samples::default();
     for _ in 0..rounds {
         let grpc = grpc::free_address()?;
@@ -135,9 +159,10 @@ async fn samples(bench: &Bench<'_>, kind: Kind, rounds: usize) -> Result<Samples
 async fn one(server: &Server, kind: Kind, count: usize, grpc: SocketAddr) -> Result<f64> {
     let mut client = server.connect().await?;
     let sandbox = server::create(&mut client, r#"{"disk_mb":64}"#).await?;
-    let exec = server::background(&mut client, &sandbox, SLEEP).await?.exec_id;
+    let command = if matches!(kind, Kind::Unread) { LOUD } else { SLEEP };
+    let exec = server::background(&mut client, &sandbox, command).await?.exec_id;
     let thread = new_thread(&mut client).await?;
-    if matches!(kind, Kind::Preview) {
+    if matches!(kind, Kind::Preview | Kind::Forward) {
         serve_inside(server, &mut client, &sandbox).await?;
     }
     let target = Target { server, sandbox: &sandbox, exec: &exec, thread: &thread, grpc };
@@ -184,14 +209,27 @@ async fn open(kind: Kind, target: &Target<'_>) -> Result<Connection> {
     match kind {
         Kind::Idle | Kind::KeepAlive => {}
         Kind::Events => client.open("/api/v1/events?follow=true").await?,
-        Kind::Output => client.open(&sandbox.path(&format!("/execs/{exec}/output?follow=true"))).await?,
+        Kind::Output | Kind::Unread => {
+            client.open(&sandbox.path(&format!("/execs/{exec}/output?follow=true"))).await?;
+        }
+        Kind::Exec => client.begin(&sandbox.path("/exec"), STREAMED).await?,
+        Kind::Cell => client.begin(&sandbox.path("/run"), CELL).await?,
+        Kind::Watch => client.open(&sandbox.path("/fs/watch")).await?,
+        Kind::Forward => {
+            return Ok(Connection::Socket(Socket::open(client, &sandbox.path("/forward?port=8000")).await?));
+        }
         Kind::Preview => client.open(&sandbox.path(PREVIEW)).await?,
         Kind::LangGraph => client.open(&format!("/threads/{thread}/stream")).await?,
         Kind::Terminal => {
             let mut socket = Socket::open(client, &sandbox.path(TERMINAL)).await?;
             socket.send(b"x\n").await?;
             socket.next().await?;
-            return Ok(Connection::Terminal(socket));
+            return Ok(Connection::Socket(socket));
+        }
+        Kind::McpStream => {
+            let mut web = Web::open(server, "a-thread").await?;
+            web.listen().await?;
+            return Ok(Connection::Mcp(web));
         }
         Kind::Mcp => return Ok(Connection::Mcp(Web::open(server, "a-thread").await?)),
         Kind::Grpc => return Ok(Connection::Grpc(grpc::connect(*grpc).await?)),
