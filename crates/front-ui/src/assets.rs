@@ -39,14 +39,13 @@ pub(crate) async fn reference() -> Response {
 
 fn page(name: &str) -> Response {
     let nonce = Uuid::new_v4().simple().to_string();
-    let headers = policy::headers(&nonce);
-    match Files::get(name) {
-        Some(file) => {
-            let page = String::from_utf8_lossy(&file.data).replace(NONCE, &nonce);
-            (headers, Html(page)).into_response()
-        }
-        None => (headers, Html(NOT_BUILT)).into_response(),
-    }
+    let file = Files::get(name).map(|file| String::from_utf8_lossy(&file.data).into_owned());
+    (policy::headers(&nonce), Html(text_of(file, &nonce))).into_response()
+}
+
+/// A page with its nonce; without the file, what says how to build it.
+fn text_of(file: Option<String>, nonce: &str) -> String {
+    file.map_or_else(|| NOT_BUILT.to_owned(), |page| page.replace(NONCE, nonce))
 }
 
 /// A file of the console.
@@ -112,6 +111,16 @@ fn kind(path: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_its_nonce_and_one_that_was_not_built_says_how_it_is() {
+        let page = text_of(Some("<script nonce=ATOLL_NONCE></script>".into()), "n1");
+        assert_eq!(page, "<script nonce=n1></script>");
+        // It has no script and no style, so the policy keeps nothing of it back.
+        let page = text_of(None, "n1");
+        assert!(page.contains("<code>make serve</code>") && page.contains("/openapi.json"), "{page}");
+        assert!(["<script", "<style", "style=", "src="].iter().all(|part| !page.contains(part)), "{page}");
+    }
 
     #[test]
     fn an_encoding_is_used_where_the_browser_reads_it() {

@@ -8,7 +8,14 @@ use super::{
 use crate::engine::fixture::eventually;
 use serde_json::Value;
 
-/// Opens the page with a console's cookie and storage present, and returns what it got.
+/// Signs the browser in to the console, from a page of the server.
+const SIGN_IN: &str = r#"fetch("/ui/session", {method: "POST", headers: {"Content-Type": "application/json", "X-Atoll-Console": "1"},
+    body: JSON.stringify({key: "KEY"})}).then(answer => answer.status)"#;
+/// Whether the browser's session is worth something there.
+const READ: &str = r#"fetch("/api/v1/sandboxes").then(answer => answer.status)"#;
+
+/// Opens the page in a browser that is signed in to the console, with a cookie and storage of its own present too, and returns
+/// what it got.
 fn visit(server: &Server) -> (String, Value) {
     let sandbox = sandbox_with_app(server);
     for (name, content) in
@@ -20,12 +27,15 @@ fn visit(server: &Server) -> (String, Value) {
     let mut browser = Browser::start();
     let docs = format!("http://{}/docs", server.address);
     browser.open(&docs);
+    browser.evaluate(&SIGN_IN.replace("KEY", KEY));
+    assert_eq!(browser.evaluate(READ), 200);
     browser.evaluate("document.cookie = 'console=secret; path=/'; localStorage.setItem('console', 'secret')");
     browser.open(&format!("http://{}{sandbox}/ports/8080~{token}/page/index.html", server.address));
     let report = format!("{sandbox}/files/report.json");
     eventually("the page's report", || server.ask("GET", &report, "").status == 200);
     let got = server.ask("GET", &report, "").json();
     browser.open(&docs);
+    assert_eq!(browser.evaluate(READ), 200, "the session goes on");
     assert_eq!(browser.evaluate("document.cookie"), "console=secret", "nothing was planted");
     assert_eq!(browser.evaluate("JSON.stringify({...localStorage})"), r#"{"console":"secret"}"#);
     let workers = "navigator.serviceWorker.getRegistrations().then(all => all.length)";
@@ -52,6 +62,10 @@ fn harmless(server: &Server) {
         "worker",
         "frame",
         "popup",
+        "consoleSession",
+        "consoleSignOut",
+        "consolePopup",
+        "terminal",
         "forward",
     ] {
         assert!(got[name].as_str().is_some_and(|said| said.starts_with("refused: ")), "{name}: {got:#}");
