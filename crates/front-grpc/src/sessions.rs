@@ -27,8 +27,6 @@ const LONGEST_ID: usize = 250;
 const PAGE: u32 = 200;
 /// Where programs of the reference system leave their results.
 const OUTPUTS: &str = "/mnt/user-data/outputs";
-/// Runtimes with a kernel of their own, which mount no volume and no path beside the sandbox's.
-const OWN_KERNEL: [&str; 2] = ["runsc", "kata-runtime"];
 
 /// What every unknown session is answered with.
 pub(crate) const NOT_FOUND: &str = "Session not found";
@@ -98,12 +96,6 @@ pub(crate) async fn create(
         }
     }
     let tenant_id = tenant_id.filter(|tenant| !tenant.is_empty());
-    if let (Some(_), Some(runtime)) = (&tenant_id, own_kernel(settings)) {
-        let message = format!(
-            "tenant_id needs a runtime that mounts volumes; sessions of this server run in {runtime}, which mounts none"
-        );
-        return Err(Error::new(ErrorCode::Unsupported, message).at("tenant_id"));
-    }
     let sandbox = SandboxId::random();
     let id = named.unwrap_or_else(|| sandbox.uuid().to_string());
     let tenant = tenant_id.iter().map(|tenant| (TENANT_LABEL.to_owned(), tenant.clone()));
@@ -116,7 +108,7 @@ pub(crate) async fn create(
         egress: policy(&allowed_hosts)?,
         session_key: Some(format!("{KEY_PREFIX}{id}")),
         labels: tenant.chain(itself).chain([(LABEL.to_owned(), id)]).collect(),
-        filesystem: outputs(core, settings, tenant_id.is_some()),
+        filesystem: outputs(core, tenant_id.is_some()),
         tenant_id,
         ..CreateSandbox::default()
     };
@@ -152,14 +144,9 @@ fn policy(hosts: &[String]) -> Result<Option<Policy>> {
     Ok(Some(Policy { mode: Mode::Allowlist, allow, ..Policy::default() }))
 }
 
-/// The runtime of sessions, where it has a kernel of its own.
-fn own_kernel(settings: &GrpcSettings) -> Option<&str> {
-    settings.runtime.as_deref().filter(|name| OWN_KERNEL.contains(name))
-}
-
 /// The rule that makes [`OUTPUTS`] writable. A tenant's storage has such a folder of its own.
-fn outputs(core: &Core, settings: &GrpcSettings, tenant: bool) -> PathRules {
-    let writable = !tenant && own_kernel(settings).is_none() && core.sandboxes.has_attachments();
+fn outputs(core: &Core, tenant: bool) -> PathRules {
+    let writable = !tenant && core.sandboxes.has_attachments();
     let read_write = if writable { vec![OUTPUTS.to_owned()] } else { Vec::new() };
     PathRules { read_write, ..PathRules::default() }
 }

@@ -11,7 +11,7 @@ use crate::{
     rootfs::{Parts, READ_ONLY, WRITABLE, attach_at, fault, mount_point, prepare_attached},
 };
 use atoll_storage::Tree;
-use atoll_types::{Error, ErrorCode, PathRule, Result, RootMode, TENANT_PATH, VolumeMount};
+use atoll_types::{Error, ErrorCode, PathRule, Profile, Result, RootMode, TENANT_PATH, VolumeMount};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, mkdirat, open, openat},
@@ -48,6 +48,44 @@ enum Kind<'a> {
 struct Entry<'a> {
     path: String,
     kind: Kind<'a>,
+}
+
+/// What a runtime with a kernel of its own mounts by itself, from the specification.
+pub(crate) struct Bind {
+    pub(crate) source: PathBuf,
+    pub(crate) path: String,
+    pub(crate) read_only: bool,
+}
+
+/// Refuses what a runtime with a kernel of its own cannot mount: it covers no path, and what it mounts lies in the image alone.
+/// Links in a folder that a sandbox may write could lead the runtime's mount astray.
+pub(crate) fn check_binds(profile: &Profile) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorCode::Unsupported, message).at("profile.isolation"));
+    let Profile { paths, volumes, mounts, .. } = profile;
+    if !(paths.read_only.is_empty() && paths.blocked.is_empty()) || volumes.iter().any(|mount| mount.whole) {
+        let message = "a runtime with a kernel of its own has no read-only and no blocked paths, and shows no snapshots";
+        return refuse(message.into());
+    }
+    let own = ["/workspace", "/tmp", profile.home()].into_iter();
+    let own: Vec<&str> = own.chain(mounts.iter().map(|share| share.at.as_str())).collect();
+    let volumes = volumes.iter().map(|mount| mount.path.as_str());
+    let mounted: Vec<&str> = volumes.chain(mounted_rules(profile, &own)).collect();
+    let nested = |path: &&&str| {
+        let own = own.iter().any(|folder| Path::new(path).starts_with(folder) || lies_in(folder, path));
+        own || mounted.iter().any(|other| lies_in(path, other))
+    };
+    match mounted.iter().find(nested) {
+        Some(path) => refuse(format!(
+            "a runtime with a kernel of its own cannot mount {path}: it has to lie beside all other folders that are mounted"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The paths that may be written and do not lie in what the sandbox may write anyway.
+fn mounted_rules<'a>(profile: &'a Profile, own: &[&str]) -> impl Iterator<Item = &'a str> {
+    let inside = |path: &str| own.iter().any(|folder| Path::new(path).starts_with(folder));
+    profile.paths.read_write.iter().map(String::as_str).filter(move |path| !inside(path))
 }
 
 fn lies_in(path: &str, folder: &str) -> bool {
@@ -111,7 +149,28 @@ impl Parts<'_> {
         Ok(writable)
     }
 
+    /// The same for a runtime with a kernel of its own, whose profile passed [`check_binds`].
+    pub(crate) fn binds(&self, made: &[String]) -> Result<Vec<Bind>> {
+        let volumes = self.profile.volumes.iter().map(|mount| {
+            let VolumeMount { path, read_only, .. } = mount;
+            Ok(Bind { source: self.volume_folder(mount)?, path: path.clone(), read_only: *read_only })
+        });
+        let own: Vec<(PathBuf, &str)> = self.disk.map(|disk| disk.places(self.profile)).unwrap_or_default();
+        let own: Vec<&str> = own.into_iter().map(|(_, at)| at).collect();
+        let kept = mounted_rules(self.profile, &own).map(|path| match made.iter().any(|one| one == path) {
+            true => Ok(Bind { source: self.kept(path)?, path: path.to_owned(), read_only: false }),
+            false => Err(of_the_image(path)),
+        });
+        volumes.chain(kept).collect()
+    }
+
     fn volume(&self, mount: &VolumeMount) -> Result<OwnedFd> {
+        let attributes = Attributes { read_only: mount.read_only, no_exec: false };
+        self.mapped(&self.volume_folder(mount)?, attributes)
+    }
+
+    /// Where the files of a volume are on this machine.
+    fn volume_folder(&self, mount: &VolumeMount) -> Result<PathBuf> {
         let storage = &self.context.storage;
         // The container's record claims it, so from here on it is not removed.
         storage.wait_for(mount.volume)?;
@@ -124,7 +183,7 @@ impl Parts<'_> {
         if mount.path == TENANT_PATH && !mount.read_only {
             make_outputs(&data);
         }
-        self.mapped(&data, Attributes { read_only: mount.read_only, no_exec: false })
+        Ok(data)
     }
 
     fn kept(&self, path: &str) -> Result<PathBuf> {
@@ -295,6 +354,7 @@ fn keep_tree(trees: &Path, tree: &OwnedFd) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_types::{PathRules, VolumeId};
 
     fn pinned(rules: &[(&str, PathRule)], writable: &[&str]) -> Vec<String> {
         let entry = |(path, rule): &(&str, PathRule)| Entry { path: (*path).into(), kind: Kind::Rule(*rule) };
@@ -302,6 +362,38 @@ mod tests {
         let writable: Vec<String> = writable.iter().map(ToString::to_string).collect();
         pin(&mut entries, &writable);
         entries.into_iter().filter(|entry| entry.kind == Kind::Pin).map(|entry| entry.path).collect()
+    }
+
+    #[test]
+    fn what_a_runtime_mounts_by_itself_lies_beside_all_else() {
+        let check = |volumes: &[&str], rules: PathRules| {
+            let mount = |path: &&str| VolumeMount {
+                name: "v".parse().unwrap(),
+                volume: VolumeId::random(),
+                path: (*path).into(),
+                read_only: false,
+                whole: false,
+            };
+            let volumes = volumes.iter().map(mount).collect();
+            check_binds(&Profile { volumes, paths: rules, ..Profile::builtin("default").unwrap() })
+        };
+        let writable = |paths: &[&str]| PathRules {
+            read_write: paths.iter().map(ToString::to_string).collect(),
+            ..PathRules::default()
+        };
+        assert_eq!(check(&["/data", "/mnt/user-data"], writable(&["/mnt/out", "/workspace/a/b"])), Ok(()));
+        for (volumes, rules) in [
+            (&["/workspace/data"][..], writable(&[])),
+            (&["/data", "/data/more"], writable(&[])),
+            (&["/data"], writable(&["/data/out"])),
+            (&["/data/in"], writable(&["/data"])),
+            (&[], writable(&["/home"])),
+            (&[], PathRules { read_only: vec!["/data".into()], ..PathRules::default() }),
+            (&[], PathRules { blocked: vec!["/data".into()], ..PathRules::default() }),
+        ] {
+            let refused = check(volumes, rules.clone()).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::Unsupported, "{volumes:?} {rules:?}");
+        }
     }
 
     #[test]

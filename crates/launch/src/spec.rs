@@ -1,7 +1,7 @@
 //! The OCI specification of a container: the one document that says what it may see and do. The
 //! same one is given to libcontainer and to any other runtime.
 
-use crate::{cgroup, context::Context, rootfs::Disk, runtime::Start, uids::Range};
+use crate::{attachments::Bind, cgroup, context::Context, rootfs::Disk, runtime::Start, uids::Range};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use atoll_types::{Capability, ContainerId, Error, Limits, Profile, Result, RootMode, Storage, TmpfsSizes};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -20,6 +20,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) userns: Option<BorrowedFd<'a>>,
     pub(crate) root: &'a Path,
     pub(crate) disk: Option<&'a Disk>,
+    pub(crate) binds: &'a [Bind],
     pub(crate) guest: &'a GuestConfig,
     pub(crate) start: &'a Start,
 }
@@ -126,8 +127,9 @@ fn tmpfs(at: &str, size: u64, mode: &str, uid: u32, gid: u32) -> Value {
     json!({ "destination": at, "type": "tmpfs", "source": "tmpfs", "options": options })
 }
 
-fn bind(source: &Path, at: &str) -> Value {
-    json!({ "destination": at, "type": "bind", "source": source, "options": ["bind", "rw", "nosuid", "nodev"] })
+fn bind(source: &Path, at: &str, read_only: bool) -> Value {
+    let access = if read_only { "ro" } else { "rw" };
+    json!({ "destination": at, "type": "bind", "source": source, "options": ["bind", access, "nosuid", "nodev"] })
 }
 
 /// What /dev/shm may hold, which is memory of the sandbox's.
@@ -208,8 +210,10 @@ impl Parts<'_> {
             mounts.push(tmpfs(self.profile.home(), home_bytes, "750", uid, gid));
         }
         if let (Some(disk), true) = (self.disk, self.start.own_kernel()) {
-            mounts.extend(disk.places(self.profile).into_iter().map(|(folder, at)| bind(&folder, at)));
+            mounts.extend(disk.places(self.profile).into_iter().map(|(folder, at)| bind(&folder, at, false)));
         }
+        mounts
+            .extend(self.binds.iter().map(|Bind { source, path, read_only }| bind(source, path, *read_only)));
         mounts.extend(self.start.mounts(&self.context.init));
         mounts
     }

@@ -9,6 +9,9 @@ use std::{fs, sync::Arc};
 
 const MIB: u64 = 1 << 20;
 
+/// What a launcher is started with for volumes on btrfs, and for plain folders.
+const DRIVERS: [&[&str]; 2] = [&[], &["--storage", "dir"]];
+
 fn rules(read_only: &[&str], read_write: &[&str], blocked: &[&str]) -> PathRules {
     let of = |paths: &[&str]| paths.iter().map(ToString::to_string).collect();
     PathRules { read_only: of(read_only), read_write: of(read_write), blocked: of(blocked) }
@@ -101,7 +104,13 @@ async fn cannot_write(c: &Arc<dyn Container>, folder: &str, who: &str) {
 
 #[tokio::test]
 async fn nothing_inside_writes_to_a_read_only_path() {
-    let instance = Instance::start().await;
+    for extra in DRIVERS {
+        read_only_paths_hold(extra).await;
+    }
+}
+
+async fn read_only_paths_hold(extra: &[&str]) {
+    let instance = Instance::start_with(extra).await;
     for profile in ["default", "root", "build"] {
         let volume = VolumeId::random();
         let paths = rules(&["/workspace/a/in", "/data"], &["/workspace/a/in/out"], &[]);
@@ -177,7 +186,13 @@ const REACHES: &[&str] = &[
 
 #[tokio::test]
 async fn nothing_inside_reaches_a_blocked_path() {
-    let instance = Instance::start().await;
+    for extra in DRIVERS {
+        blocked_paths_hold(extra).await;
+    }
+}
+
+async fn blocked_paths_hold(extra: &[&str]) {
+    let instance = Instance::start_with(extra).await;
     for profile in ["default", "tools", "root", "build"] {
         let volume = VolumeId::random();
         let own = if profile == "tools" { "/opt/missing/too" } else { "/workspace/a/secret" };
@@ -302,17 +317,33 @@ async fn places_are_made_even_where_the_root_is_read_only() {
         write(&c, "/kept/ro/y", "y").await.unwrap();
         instance.provider.destroy(c.id()).await.unwrap();
     }
+    // A runtime with its own kernel covers no path; it mounts the same folders, with the same ids.
+    let runsc = Isolation::Runtime("runsc".into());
+    let refused = instance.provider.create(make(runsc.clone())).await.err().unwrap();
+    assert_eq!(refused.code, ErrorCode::Unsupported);
+    let data = "/usr/local/share/new/data";
+    let mut plain = mounted("default", &[(volume, data, false), (volume, "/mnt/seen", true)]);
+    plain.profile.paths = rules(&[], &["/kept/rw", "/workspace/deep/er"], &[]);
+    plain.profile.isolation = runsc;
+    let c = instance.provider.create(ContainerSpec { volume: Some(own), ..plain }).await.unwrap();
+    // gVisor of 2022 knows too little of statx for `stat`.
+    let own_both = "cat /mnt/seen/v /kept/rw/w; test -O /mnt/seen/v && test -O /kept/rw/w";
+    assert_eq!(says(&c, own_both).await, "v\nw");
+    says(&c, "! touch /mnt/seen/x && ! touch /kept/x && touch /workspace/deep/er/y && echo g > /kept/rw/g")
+        .await;
+    says(&c, "echo g > /usr/local/share/new/data/g && cat /mnt/seen/g").await;
+    instance.provider.destroy(c.id()).await.unwrap();
     let c = instance.provider.create(make(Isolation::Builtin)).await.unwrap();
     assert_eq!(says(&c, "cat /usr/local/share/new/data/v /kept/rw/w /kept/ro/y").await, "v\nw\ny");
+    let ids = "cd /usr/local/share/new/data; stat -c '%u %g' g /kept/rw/g; rm g && echo x >> /kept/rw/g";
+    assert_eq!(says(&c, ids).await, "1000 1000\n1000 1000");
     instance.provider.destroy(c.id()).await.unwrap();
     // Plain folders are not counted, and no request of a sandbox's owner walks them.
     assert_eq!(instance.provider.attachments().unwrap().volume_usage(volume).await, Ok(None));
-    // A folder of the image cannot be made writable, and a runtime with its own kernel says that it mounts none.
+    // A folder of the image cannot be made writable.
     let image = ruled("default", own, rules(&[], &["/usr/lib"], &[]));
     let refused = instance.provider.create(image).await.err().unwrap();
     assert_eq!((refused.code, refused.field.as_deref()), (ErrorCode::InvalidArgument, Some("filesystem")));
-    let refused = instance.provider.create(make(Isolation::Runtime("runsc".into()))).await.err().unwrap();
-    assert_eq!(refused.code, ErrorCode::Unsupported);
     for volume in [volume, own] {
         remove(&instance, volume).await;
     }
@@ -320,7 +351,13 @@ async fn places_are_made_even_where_the_root_is_read_only() {
 
 #[tokio::test]
 async fn a_link_that_was_left_leads_no_mount_astray() {
-    let instance = Instance::start().await;
+    for extra in DRIVERS {
+        links_lead_nowhere(extra).await;
+    }
+}
+
+async fn links_lead_nowhere(extra: &[&str]) {
+    let instance = Instance::start_with(extra).await;
     let bait = tempfile::Builder::new().prefix("atoll-bait-").tempdir_in("/var/tmp").unwrap();
     let (volume, own) = (VolumeId::random(), VolumeId::random());
     put(&instance, volume, 32).await;
@@ -413,7 +450,13 @@ async fn cannot_move(c: &Arc<dyn Container>, folders: &[&str], who: &str) {
 
 #[tokio::test]
 async fn no_folder_on_the_way_to_a_mount_is_moved() {
-    let instance = Instance::start().await;
+    for extra in DRIVERS {
+        folders_on_the_way_stay(extra).await;
+    }
+}
+
+async fn folders_on_the_way_stay(extra: &[&str]) {
+    let instance = Instance::start_with(extra).await;
     let (volume, fixed) = (VolumeId::random(), VolumeId::random());
     put(&instance, volume, 32).await;
     put(&instance, fixed, 32).await;

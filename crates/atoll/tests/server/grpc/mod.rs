@@ -98,7 +98,7 @@ fn sessions_serve_the_process_api_where_the_setting_asks_for_it() {
 }
 
 #[test]
-fn a_runtime_with_its_own_kernel_runs_sessions_and_refuses_what_it_cannot_mount() {
+fn a_runtime_with_its_own_kernel_runs_sessions_with_their_storage() {
     let (_server, address) = start(&[("SANDBOX_RUNTIME", "runsc"), ("ATOLL_GRPC_PROCESS_API", "true")]);
     let python = Python::new();
     python.client(&address, "-", "own_kernel");
