@@ -35,6 +35,10 @@ impl Parts<'_> {
         if self.profile.root != RootMode::ReadOnly || self.profile.build_root.is_some() {
             return Ok(());
         }
+        // Where a rule blocks the folder, the image's own `df` stays.
+        if open_beneath(root, AT, OFlags::DIRECTORY).is_err() {
+            return Ok(());
+        }
         let program = PROGRAMS.iter().find_map(|path| {
             let file = open_beneath(root, path, OFlags::NOFOLLOW).ok()?;
             let is_file = FileType::from_raw_mode(fstat(&file).ok()?.st_mode) == FileType::RegularFile;
