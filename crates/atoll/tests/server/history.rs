@@ -1,6 +1,6 @@
 //! Which command changed a file last, and before.
 
-use super::fixture::Server;
+use super::{fixture::Server, snapshots::both};
 use serde_json::{Value, json};
 
 fn history(server: &Server, sandbox: &str, query: &str) -> Value {
@@ -17,7 +17,12 @@ fn told(page: &Value) -> Vec<(&str, &str)> {
 
 #[test]
 fn a_file_tells_which_commands_changed_it() {
-    let server = Server::start();
+    for server in both(&[]) {
+        commands_are_told(&server);
+    }
+}
+
+fn commands_are_told(server: &Server) {
     let made = json!({ "secrets": { "TOKEN": "swordfish-4711" } }).to_string();
     let sandbox = server.create(&made);
     let first = server.exec(&sandbox, "mkdir -p src; echo one > src/a.txt # swordfish-4711");
@@ -31,7 +36,7 @@ fn a_file_tells_which_commands_changed_it() {
     server.exec(&sandbox, "mv src/c.txt src/a.txt");
     server.exec(&sandbox, "rm src/a.txt");
 
-    let page = history(&server, &sandbox, "path=src/a.txt");
+    let page = history(server, &sandbox, "path=src/a.txt");
     let wanted = [
         ("deleted", "exec"),
         ("created", "exec"),
@@ -63,19 +68,19 @@ fn a_file_tells_which_commands_changed_it() {
     // Page by page, none twice and none left out.
     let (mut seen, mut query) = (Vec::new(), "path=/workspace/src/a.txt&limit=3".to_owned());
     loop {
-        let page = history(&server, &sandbox, &query);
+        let page = history(server, &sandbox, &query);
         seen.extend(page["entries"].as_array().unwrap().clone());
         let Some(before) = page["next_before"].as_u64() else { break };
         query = format!("path=/workspace/src/a.txt&limit=3&before={before}");
     }
     assert_eq!(&seen, entries);
 
-    assert_eq!(told(&history(&server, &sandbox, "path=b.txt")), [("created", "exec")]);
+    assert_eq!(told(&history(server, &sandbox, "path=b.txt")), [("created", "exec")]);
     assert_eq!(
-        told(&history(&server, &sandbox, "path=src/c.txt")),
+        told(&history(server, &sandbox, "path=src/c.txt")),
         [("deleted", "exec"), ("created", "file.move")]
     );
-    assert_eq!(told(&history(&server, &sandbox, "path=never")), []);
+    assert_eq!(told(&history(server, &sandbox, "path=never")), []);
     for (query, status) in [
         ("path=/etc/passwd", 400),
         ("path=a/../b", 400),
@@ -94,26 +99,31 @@ fn a_file_tells_which_commands_changed_it() {
     assert!(out.contains("ACTION") && out.contains("deleted") && out.contains("rm src/a.txt"), "{out}");
     assert!(err.contains("2 are shown"), "{err}");
     assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
-    assert_eq!(told(&history(&server, &sandbox, "path=src/a.txt")), wanted);
+    assert_eq!(told(&history(server, &sandbox, "path=src/a.txt")), wanted);
 }
 
 #[test]
 fn a_change_that_is_not_named_is_not_hidden() {
-    let server = Server::start();
+    for server in both(&[]) {
+        what_is_not_named_is_told(&server);
+    }
+}
+
+fn what_is_not_named_is_told(server: &Server) {
     let sandbox = server.create("{}");
     server.exec(&sandbox, "echo 1 > z");
     server.exec(&sandbox, "for n in $(seq 150); do echo $n > f$n; done; echo 2 > z");
-    let page = history(&server, &sandbox, "path=z");
+    let page = history(server, &sandbox, "path=z");
     assert_eq!(told(&page), [("unknown", "exec"), ("created", "exec")], "{page:#}");
     assert_eq!((&page["truncated"], &page["entries"][0]["size"]), (&json!(true), &Value::Null));
     // A name that holds a secret is not kept, and so it may be any file.
     let body =
         json!({ "command": "touch $HIDDEN", "env_vars": {}, "secrets": { "HIDDEN": "swordfish-4711" } });
     server.ask("POST", &format!("{sandbox}/exec"), &body.to_string());
-    let page = history(&server, &sandbox, "path=swordfish-4711");
+    let page = history(server, &sandbox, "path=swordfish-4711");
     assert_eq!(told(&page)[0], ("unknown", "exec"), "{page:#}");
     // One that is named is told as it was, though others of its command are not.
-    let page = history(&server, &sandbox, "path=f1");
+    let page = history(server, &sandbox, "path=f1");
     assert_eq!(told(&page), [("unknown", "exec"), ("created", "exec")], "{page:#}");
     let id = sandbox.rsplit('/').next().unwrap();
     let (code, out, err) = server.atoll(&["history", id, "z"]);
@@ -121,6 +131,32 @@ fn a_change_that_is_not_named_is_not_hidden() {
         code == Some(0) && out.contains("unknown") && err.contains("more files were changed"),
         "{out}{err}"
     );
+}
+
+/// Files that a sandbox began with are not told of like files that never were.
+#[test]
+fn the_files_of_a_fork_and_of_an_import_have_a_beginning() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    server.exec(&sandbox, "echo 1 > a");
+    let id = |made: &Value| format!("/api/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    let made = server.ask("POST", &format!("{sandbox}/fork"), "{}").json();
+    let fork = id(&made);
+    server.exec(&fork, "echo 2 > a; echo 3 > new");
+    let page = history(&server, &fork, "path=a");
+    assert_eq!(told(&page), [("modified", "exec"), ("unknown", "sandbox.fork")], "{page:#}");
+    assert_eq!((&page["truncated"], &page["entries"][1]["detail"]), (&json!(true), &made["id"]));
+    assert_eq!(told(&history(&server, &fork, "path=new")), [("created", "exec")]);
+    let first = history(&server, &fork, "path=a&limit=1");
+    let next = format!("path=a&limit=1&before={}", first["next_before"]);
+    assert_eq!(told(&history(&server, &fork, &next)), [("unknown", "sandbox.fork")]);
+    // The sandbox that it was made of goes on with its own.
+    assert_eq!(told(&history(&server, &sandbox, "path=a")), [("created", "exec")]);
+    assert_eq!(told(&history(&server, &sandbox, "path=never")), []);
+    let archive = server.send("GET", &format!("{sandbox}/export"), b"").body;
+    let made = server.send("POST", "/api/v1/sandboxes/import", &archive).json();
+    let page = history(&server, &id(&made["sandbox"]), "path=a");
+    assert_eq!((told(&page), &page["truncated"]), (vec![("unknown", "sandbox.import")], &json!(true)));
 }
 
 #[test]

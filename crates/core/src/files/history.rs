@@ -1,17 +1,22 @@
 //! A file's story: which operations changed it, from the changed files that the audit trail keeps. It reads
-//! nothing of the sandbox, so it works for destroyed ones too.
+//! nothing of the sandbox, so it works for destroyed ones too. A fork begins with files of another sandbox, and so the story of
+//! its files ends with the fork, which names that one.
 
 use super::checked;
 use crate::{Caller, Files, changes::observed};
-use atoll_store::{FileChanged, FileHistoryQuery, Millis, OPERATIONS_PER_PAGE, OperationRow, SandboxId};
-use atoll_types::{Error, ErrorCode, Result, files::FileAction};
+use atoll_store::{
+    FileChanged, FileHistoryQuery, Millis, OPERATIONS_PER_PAGE, OperationQuery, OperationRow, Outcome,
+    SandboxId, SandboxRecord,
+};
+use atoll_types::{Error, ErrorCode, Operation, Result, files::FileAction};
 
 /// One change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHistoryEntry {
     /// When the operation had ended, which is when the change was recorded.
     pub at: Millis,
-    /// None where the operation changed files that its row does not name, and this one may be among them.
+    /// None where the operation changed files that its row does not name, or began the sandbox with files, and this one may be
+    /// among them.
     pub action: Option<FileAction>,
     /// The file's size afterwards, where that is known.
     pub size: Option<u64>,
@@ -68,15 +73,34 @@ impl Files {
             let message = format!("limit must be between 1 and {OPERATIONS_PER_PAGE}");
             return Err(Error::invalid("limit", message));
         }
-        self.operations.visible(caller, id).await?;
+        let record = self.operations.visible(caller, id).await?;
         let path = recorded(path)?;
         let query = FileHistoryQuery { sandbox: id, path, before, limit };
         let found = self.operations.store.audit_file_history(&query).await?;
         let full = found.len() >= limit as usize;
         let last = found.last().and_then(|operation| operation.end.as_ref()).map(|end| end.seq);
         let FileHistoryQuery { path, .. } = query;
-        let entries = found.into_iter().filter_map(|operation| entry(caller, &path, operation)).collect();
+        let mut entries: Vec<_> =
+            found.into_iter().filter_map(|operation| entry(caller, &path, operation)).collect();
+        // A file that was created here is none of those that a fork began with.
+        let created = entries.last().is_some_and(|oldest| oldest.action == Some(FileAction::Created));
+        if !full && !created {
+            entries.extend(self.fork_of(&record).await?.and_then(|fork| entry(caller, &path, fork)));
+        }
         Ok(FileHistory { entries, next_before: last.filter(|_| full), path })
+    }
+
+    /// The operation that made a sandbox of another one, where the trail still has it.
+    async fn fork_of(&self, record: &SandboxRecord) -> Result<Option<OperationRow>> {
+        let query = OperationQuery {
+            kind: Some(Operation::SandboxFork.name().into()),
+            text: Some(record.id.uuid().to_string()),
+            outcome: Some(Outcome::Ok),
+            until: Some(record.created_at),
+            limit: 1,
+            ..OperationQuery::default()
+        };
+        Ok(self.operations.store.audit_operations(&query).await?.pop())
     }
 }
 

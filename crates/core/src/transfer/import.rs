@@ -29,7 +29,7 @@ use atoll_guest_tools::{
 use atoll_store::{ActivityKind, SandboxId, SandboxRecord, Store};
 use atoll_types::{
     Error, ErrorCode, EventKind, Operation, Profile, Result, SnapshotId, SnapshotRecord,
-    attachment::MOST_VOLUMES,
+    attachment::MOST_VOLUMES, files::Changed,
 };
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
@@ -160,6 +160,8 @@ impl Transfers {
             let bytes = count.load(Ordering::Relaxed);
             audited.moved(bytes);
             if let Ok(imported) = &result {
+                // Any file may be one that the archive had.
+                audited.changed(&Changed { files: Vec::new(), truncated: true });
                 let data = serde_json::json!({ "snapshots": imported.snapshots });
                 audited.add_event(new_event(
                     &imported.record.owner,

@@ -16,7 +16,7 @@ use super::{
 use serde_json::{Value, json};
 
 /// A server whose volumes are on btrfs, and one whose volumes are plain folders.
-fn both(arguments: &[&str]) -> [Server; 2] {
+pub(super) fn both(arguments: &[&str]) -> [Server; 2] {
     [Server::start_with(arguments), Server::start_on_folders(arguments)]
 }
 
