@@ -3,6 +3,7 @@
 use super::{
     fixture::{KEY, Server},
     http, image_imports,
+    preview::peak_memory,
 };
 use crate::engine::fixture::eventually;
 use atoll_launch_proto::Layout;
@@ -494,6 +495,26 @@ fn the_command_line_exports_and_imports() {
 }
 
 #[test]
+fn an_archive_is_held_in_neither_direction() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":400}"#);
+    server.exec(&sandbox, "head -c 100M /dev/zero > big");
+    let (atoll, id) = (env!("CARGO_BIN_EXE_atoll"), sandbox.rsplit('/').next().unwrap());
+    let before = peak_memory(server.child.id());
+    let ran = Command::new("sh")
+        .args(["-c", &format!("{atoll} export {id} | {atoll} import")])
+        .env("ATOLL_URL", format!("http://{}", server.address))
+        .env("ATOLL_API_KEY", KEY)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let grew = peak_memory(server.child.id()) - before;
+    assert!(grew < 32 << 10, "the server held {grew} KiB of 100 MiB");
+    let copy = format!("{ID}/{}", String::from_utf8(ran.stdout).unwrap().trim());
+    assert_eq!(server.says(&copy, "wc -c < big"), "104857600");
+}
+
+#[test]
 fn a_repeated_import_makes_one_sandbox() {
     let server = Server::start();
     let sandbox = server.create(r#"{"disk_mb":64}"#);
@@ -513,7 +534,12 @@ const WRITE: &str = "head -c 20000000 /dev/urandom > m; n=0; while :; do n=$((n+
 
 #[test]
 fn the_files_of_a_running_sandbox_are_of_one_moment() {
-    let server = Server::start();
+    for server in super::snapshots::both(&[]) {
+        exports_are_of_one_moment(&server);
+    }
+}
+
+fn exports_are_of_one_moment(server: &Server) {
     let sandbox = server.create(r#"{"disk_mb":200}"#);
     let body = json!({ "command": WRITE, "background": true }).to_string();
     assert_eq!(server.ask("POST", &format!("{sandbox}/exec"), &body).status, 202);
@@ -534,7 +560,7 @@ fn the_files_of_a_running_sandbox_are_of_one_moment() {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        tar.stdin.take().unwrap().write_all(&export(&server, &sandbox)).unwrap();
+        tar.stdin.take().unwrap().write_all(&export(server, &sandbox)).unwrap();
         assert!(tar.wait().unwrap().success());
         let number = |name: &str| -> u64 {
             let text = std::fs::read_to_string(folder.path().join("workspace").join(name)).unwrap();
