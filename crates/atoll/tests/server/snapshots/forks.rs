@@ -24,6 +24,10 @@ fn a_fork_begins_with_the_files_and_goes_its_own_way() {
         let old =
             fork(&server, &sandbox, &json!({ "snapshot": id, "memory_mb": 128, "labels": { "x": "y" } }));
         let live = fork(&server, &sandbox, &json!({}));
+        let told = server.ask("GET", "/api/v1/events?kind=forked", "").json();
+        let made = |event: &Value| format!("/api/v1/sandboxes/{}", event["data"]["fork"].as_str().unwrap());
+        let told: Vec<String> = told["events"].as_array().unwrap().iter().map(made).collect();
+        assert_eq!(told, [old.clone(), live.clone()]);
         assert_eq!(server.says(&old, "cat file ~/h; echo $A $S"), "one\nh\n1 hidden");
         assert_eq!(server.says(&live, "cat file; echo $A $S; pgrep -c sleep"), "two\n1 hidden\n0");
         let shown = server.ask("GET", &old, "").json();
