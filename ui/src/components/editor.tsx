@@ -84,7 +84,7 @@ export default function Editor(props: Props) {
           syntaxHighlighting(style),
           keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, indentWithTab]),
           EditorState.readOnly.of(readOnly),
-          EditorView.contentAttributes.of({ "aria-label": label }),
+          EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
           }),
