@@ -76,14 +76,30 @@ async def work(client, modern):
     print("all of it")
 
 
+async def long(client):
+    """Progress, which begins after ten seconds, makes the answer one event, whatever its size."""
+    progress = []
+
+    async def told(done, total, message):
+        progress.append(done)
+
+    sid = (await client.call_tool("create_session", {})).structured_content["session_id"]
+    code = "import time\nfor n in range(11):\n    print(n, flush=True)\n    time.sleep(1)\n" + PICTURE
+    shown = await client.call_tool("execute_code", {"session_id": sid, "code": code, "timeout": 100}, progress_callback=told)
+    picture, = [content for content in shown.content if content.type == "image"]
+    assert len(base64.b64decode(picture.data)) > 1 << 20 and progress, (len(picture.data), progress)
+    print("all of it")
+
+
 async def main():
     mode, where = sys.argv[1], sys.argv[2]
     modern = mode != "legacy"
     if where.startswith("http"):
         headers = {"Authorization": "Bearer " + sys.argv[3]}
         async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
-            async with Client(streamable_http_client(where, http_client=http), mode=mode) as client:
-                await work(client, modern)
+            options = {"max_sse_event_size": None} if os.environ.get("LONG") else {}
+            async with Client(streamable_http_client(where, http_client=http, **options), mode=mode) as client:
+                await (long(client) if options else work(client, modern))
     else:
         server = StdioServerParameters(command=where, args=sys.argv[3:], env=dict(os.environ))
         async with Client(server, mode=mode) as client:

@@ -5,6 +5,7 @@ use super::{
     super::fixture::{KEY, Server},
     stdio::Place,
 };
+use crate::engine::fixture::eventually;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
@@ -57,6 +58,11 @@ fn version_1_over_stdio() {
 
 /// Does all of it, and in the middle the server is killed and started again.
 fn outlives_the_server(server: &mut Server, command: &mut Command) {
+    outlives(server, command, Server::kill);
+}
+
+/// The same, however the server ends.
+fn outlives(server: &mut Server, command: &mut Command, end: impl Fn(&mut Server)) {
     let pipes = command.env("RESTART", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -64,7 +70,7 @@ fn outlives_the_server(server: &mut Server, command: &mut Command) {
     stdout.read_line(&mut line).unwrap();
     if line == "restart\n" {
         let address = server.address;
-        server.kill();
+        end(server);
         server.restart_at(address);
         stdin.write_all(b"\n").unwrap();
         line.clear();
@@ -81,6 +87,24 @@ fn version_1_over_http() {
     let mut server = Server::start();
     let url = format!("http://{}/mcp", server.address);
     outlives_the_server(&mut server, client(1, "client_1.py").args([&url, KEY]));
+}
+
+/// Asks the server to end, which it does although a client is connected.
+fn terminate(server: &mut Server) {
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("the end of the server", || server.child.try_wait().unwrap().is_some());
+    let ended = server.child.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn a_server_ends_when_it_is_told_to_and_its_clients_go_on_with_the_next() {
+    let mut server = Server::start();
+    let url = format!("http://{}/mcp", server.address);
+    for mode in ["legacy", "auto"] {
+        outlives(&mut server, client(2, "client_2.py").args([mode, &url, KEY]), terminate);
+    }
 }
 
 /// A client of version 1 that starts a bridge.
@@ -122,6 +146,13 @@ fn version_2_over_http() {
     for mode in ["legacy", "auto"] {
         outlives_the_server(&mut server, client(2, "client_2.py").args([mode, &url, KEY]));
     }
+}
+
+#[test]
+fn version_2_takes_the_picture_of_a_long_call_as_one_event() {
+    let server = Server::start();
+    let url = format!("http://{}/mcp", server.address);
+    does_all_of_it(client(2, "client_2.py").args(["auto", &url, KEY]).env("LONG", "1"));
 }
 
 #[test]
