@@ -4,7 +4,8 @@
 use crate::sys;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2},
+    fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, open, openat2},
+    io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
         OpenTreeFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_string, fsmount, fsopen, fspick,
@@ -132,7 +133,12 @@ pub(crate) fn overlay(lowers: &[&Path], upper: &Path, work: &Path) -> io::Result
     let text = |path: &Path| path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidInput);
     let lower: Vec<String> = lowers.iter().map(|path| text(path)).collect::<Result<_, _>>()?;
     let (lower, upper, work) = (lower.join(":"), text(upper)?, text(work)?);
-    new_mount("overlay", &[("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)])
+    let overlay = new_mount("overlay", &[("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)])?;
+    // The kernel mounts it read-only where it cannot make its work folder.
+    match fstatvfs(&overlay)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        true => Err(Errno::DQUOT.into()),
+        false => Ok(overlay),
+    }
 }
 
 /// A read-only overlay: what lies in either folder, and in both what the upper one has. The folders are ours and hold

@@ -20,6 +20,12 @@ fn for_volumes(capacity: u64) -> u64 {
     capacity.saturating_sub((capacity / 50).min(MOST_FOR_SPOOLS))
 }
 
+/// The bound of all volumes while a start needs so many bytes; none where they have them.
+fn lifted(capacity: u64, used: u64, bytes: u64) -> Option<u64> {
+    let (usual, wanted) = (for_volumes(capacity), used.saturating_add(bytes));
+    (wanted > usual).then(|| wanted.min(usual + (capacity - usual) / 2))
+}
+
 /// The size that a pool should have instead of its own. Not at every small change of the disk below; and never
 /// below the last chunk that is in use, since what is there would have to be moved.
 fn new_size(size: u64, backed: u64, last_chunk: u64) -> Option<u64> {
@@ -57,6 +63,18 @@ impl Btrfs {
         Ok(())
     }
 
+    /// Where all volumes hold what they may: lets them hold so much more, at most half of what is kept for output.
+    pub(super) fn lift_volumes(&self, bytes: u64) -> Result<()> {
+        let used = self.quota.used_by(VOLUMES).filter(|_| self.quota.kind == QuotaKind::Simple);
+        let Some(used) = used else { return Ok(()) };
+        match lifted(self.capacity()?, used, bytes) {
+            Some(bound) => {
+                ioctl::limit(&self.fd, VOLUMES, bound).map_err(failed("raise the bound of all volumes"))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn follow_disk(&self, pool: &Pool) -> Result<()> {
         let (size, backed) = (self.size()?, self.backed(pool)?);
         let chunks = search::chunks(&self.fd).map_err(failed("read the pool's chunks"))?;
@@ -91,6 +109,19 @@ mod tests {
         assert_eq!(new_size(60 * GIB, 32 * GIB, 2 * GIB), Some(30 * GIB), "others took much");
         assert_eq!(new_size(60 * GIB, 32 * GIB, 40 * GIB), Some(40 * GIB), "what is in use stays");
         assert_eq!(new_size(40 * GIB, 32 * GIB, 40 * GIB), None);
+    }
+
+    #[test]
+    fn a_start_has_some_of_what_is_kept_for_output() {
+        let (capacity, bytes) = (GIB, 8 << 20);
+        let usual = for_volumes(capacity);
+        assert_eq!(lifted(capacity, usual - bytes, bytes), None, "there is room");
+        assert_eq!(lifted(capacity, usual - 1, bytes), Some(usual + bytes - 1));
+        assert_eq!(
+            lifted(capacity, capacity, bytes),
+            Some(usual + (capacity - usual) / 2),
+            "no more than that"
+        );
     }
 
     #[test]
