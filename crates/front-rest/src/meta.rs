@@ -101,7 +101,7 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<
     }
     let counts = app.core.sandboxes.status_counts().await?;
     let used = app.core.usage.totals();
-    let text = metrics::render(&counts, &used, &app.core.pool.figures())
+    let text = metrics::render(&counts, &used, app.core.lifecycle.disk_room(), &app.core.pool.figures())
         .and_then(|mut page| app.http.render_requests(&mut page).map(|()| page))
         .map_err(|_| Error::internal("metrics cannot be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())

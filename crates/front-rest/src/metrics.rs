@@ -1,6 +1,6 @@
 //! Figures about sandboxes and the pool, in the text form that Prometheus reads.
 
-use atoll_core::{PoolKey, PoolView, UsageTotals};
+use atoll_core::{DiskRoom, PoolKey, PoolView, UsageTotals};
 use atoll_types::Status;
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt::Write};
 pub(crate) fn render(
     sandboxes: &BTreeMap<Status, u64>,
     used: &UsageTotals,
+    disk: Option<DiskRoom>,
     pool: &PoolView,
 ) -> Result<String, std::fmt::Error> {
     let mut page = String::new();
@@ -27,6 +28,13 @@ pub(crate) fn render(
         [("memory_bytes", memory_bytes), ("processes", processes), ("disk_bytes", disk_bytes)]
     {
         writeln!(page, "# TYPE atoll_sandboxes_{name} gauge\natoll_sandboxes_{name} {value}")?;
+    }
+    if let Some(DiskRoom { capacity_bytes, free_bytes, low }) = disk {
+        for (name, value) in
+            [("capacity_bytes", capacity_bytes), ("free_bytes", free_bytes), ("low", low.into())]
+        {
+            writeln!(page, "# TYPE atoll_storage_{name} gauge\natoll_storage_{name} {value}")?;
+        }
     }
     render_pool(&mut page, pool)?;
     Ok(page)

@@ -69,6 +69,10 @@ names!(
         SkillUpdated = "skill.updated",
         /// A skill was deleted.
         SkillDeleted = "skill.deleted",
+        /// The storage has little room left.
+        StorageLow = "storage.low",
+        /// It has room again.
+        StorageRecovered = "storage.recovered",
         /// Skills were installed in a sandbox.
         SkillsInstalled = "skills.installed",
     }

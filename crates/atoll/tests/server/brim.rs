@@ -145,6 +145,8 @@ fn round(number: usize) {
     let disk = SmallDisk::new();
     let mut server = Server::start_below(&disk.path(), &["--set", "lifecycle.interval_seconds=1"]);
     let sandboxes: Vec<String> = (0..WRITERS).map(|_| server.create(r#"{"disk_mb":900}"#)).collect();
+    let with_root = server.create(r#"{"disk_mb":64,"profile":"root"}"#);
+    server.exec(&with_root, "echo kept > /etc/kept");
     let work = Work {
         address: Mutex::new(server.address),
         kept: Mutex::default(),
@@ -164,6 +166,17 @@ fn round(number: usize) {
     assert!(full >= WRITERS && kept > 4, "{kept} {full}");
     let data = server.data().to_path_buf();
     look(&server, &work, &data);
+    // What is there starts again, as it was.
+    for (sandbox, look) in [
+        (&sandboxes[0], "echo kept"),
+        (&with_root, "cat /etc/kept && grep ' / overlay rw' /proc/mounts > /dev/null"),
+    ] {
+        for change in ["stop", "resume"] {
+            let answer = server.ask("POST", &format!("{sandbox}/{change}"), "");
+            assert_eq!(answer.status, 200, "{change}: {answer:?}");
+        }
+        assert_eq!(work.line(sandbox, look), Some((0, "kept".into())));
+    }
     // What is new is refused, and it is told; what is there goes on as soon as something is deleted.
     let refused = server.ask("POST", "/api/v1/sandboxes", r#"{"disk_mb":64}"#);
     assert_eq!(refused.status, 429, "{refused:?}");
@@ -191,7 +204,19 @@ fn a_disk_that_another_program_fills_is_told_once_a_start_and_a_search_names_it(
         let page = server.ask("GET", "/api/v1/audit?kind=storage.low", "").json();
         page["entries"].as_array().unwrap().len()
     };
+    let low = |server: &Server| {
+        let page = server.ask("GET", "/metrics", "").body;
+        String::from_utf8(page).unwrap().lines().any(|line| line == "atoll_storage_low 1")
+    };
+    assert!(!low(&server));
     eventually("the warning", || told(&server) == 1);
+    let heard = |server: &Server, key: &str| {
+        server.ask_as(key, "GET", "/api/v1/events?kind=storage.low", "").json()["events"].clone()
+    };
+    eventually("its event", || heard(&server, KEY)[0]["data"]["free_bytes"].is_u64());
+    eventually("its figure", || low(&server));
+    let user = server.ask("POST", "/api/v1/keys", r#"{"name":"u","owner":"ann","scope":"user"}"#).json();
+    assert_eq!(heard(&server, user["key"].as_str().unwrap()), serde_json::json!([]), "it is the admins'");
     server.kill();
     server.restart();
     eventually("the next server's warning", || told(&server) > 1);

@@ -23,14 +23,12 @@ pub(crate) use turns::{Turn, Turns};
 pub(crate) use volumes::VolumeReservation;
 
 use crate::runtime_settings::{LiveSettings, Quota};
+use atoll_provider::DiskRoom;
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
 use ledger::CapacityLedger;
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -51,8 +49,8 @@ struct Inner {
     machine: Machine,
     live_settings: Arc<LiveSettings>,
     ledger: Mutex<CapacityLedger>,
-    /// What all volumes together can hold; zero until it is known.
-    disk_capacity: AtomicU64,
+    /// The disk of all volumes together; none until it is known.
+    disk: Mutex<Option<DiskRoom>>,
     /// A request waits for what the pool reserves.
     crowded: Notify,
 }
@@ -103,12 +101,17 @@ impl Inner {
         self.grant(&mut ledger);
     }
 
+    fn disk(&self) -> MutexGuard<'_, Option<DiskRoom>> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether disks may be promised so much more.
     fn may_promise(&self, ledger: &CapacityLedger, more: u64) -> Result<()> {
-        let (most, ratio) =
-            (self.disk_capacity.load(Ordering::Relaxed), self.live_settings.now().admission_disk_ratio);
-        let (capacity, used) = ((most as f64 * ratio) as u64, ledger.disks());
-        if most == 0 || used.saturating_add(more) <= capacity {
+        // Where it has no capacity at all, the provider refuses.
+        let Some(disk) = self.disk().filter(|disk| disk.capacity_bytes > 0) else { return Ok(()) };
+        let ratio = self.live_settings.now().admission_disk_ratio;
+        let (capacity, used) = ((disk.capacity_bytes as f64 * ratio) as u64, ledger.disks());
+        if used.saturating_add(more) <= capacity {
             return Ok(());
         }
         let (asked, free) = (more >> 20, capacity.saturating_sub(used) >> 20);
@@ -149,13 +152,18 @@ impl Inner {
 
 impl Admission {
     pub(crate) fn new(machine: Machine, live_settings: Arc<LiveSettings>) -> Self {
-        let (ledger, disk_capacity) = (Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner { machine, live_settings, ledger, disk_capacity, crowded: Notify::new() }))
+        let (ledger, disk) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { machine, live_settings, ledger, disk, crowded: Notify::new() }))
     }
 
-    /// All volumes together can hold so much.
-    pub(crate) fn set_disk_capacity(&self, bytes: u64) {
-        self.0.disk_capacity.store(bytes, Ordering::Relaxed);
+    /// The state of the disk of all volumes, as it was last read.
+    pub(crate) fn set_disk(&self, room: DiskRoom) {
+        *self.0.disk() = Some(room);
+    }
+
+    /// The same; none until it was read.
+    pub(crate) fn disk(&self) -> Option<DiskRoom> {
+        *self.0.disk()
     }
 
     /// Until when a request that arrives now waits.

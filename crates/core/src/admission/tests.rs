@@ -155,6 +155,20 @@ async fn disks_and_sandboxes_in_all_are_counted_while_they_are_stopped() {
 }
 
 #[tokio::test]
+async fn five_hundred_sandboxes_with_the_usual_limits_fit_a_small_machine() {
+    let total = Need { cpu_millis: 2000, memory_bytes: 24 << 30, processes: 190_000 };
+    let settings = Arc::new(LiveSettings::new(Preset::default()));
+    let admission = Admission::new(Machine::made_up(total, move || total), settings);
+    admission.set_disk(DiskRoom { capacity_bytes: 80_000_000_000, free_bytes: 80_000_000_000, low: false });
+    let (limits, mut kept) = (Limits::default(), Vec::new());
+    for _ in 0..500 {
+        let reservation = admission.place(SandboxId::random(), "ann", limits.disk_bytes, None).unwrap();
+        reservation.wait(Need::of(&limits), admission.deadline()).await.unwrap();
+        kept.push(reservation);
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_refused_with_figures() {
     let admission = admission(100, 0);
     let kept = seated(&admission, "ann", 70).await.unwrap();

@@ -1,10 +1,12 @@
 //! The capacity of the disk for volumes, for admission, and the warning when little of it is left. Refusals
-//! are the provider's, which knows the free space at the moment; this reconciler only warns.
+//! are the provider's, which knows the free space at the moment; this reconciler only warns: in the audit trail, by an event
+//! that admins get, and with figures of `/metrics`.
 
 use super::retention::system;
-use crate::{Lifecycle, operation::OperationSpec};
+use crate::{Lifecycle, events::new_event, operation::OperationSpec};
 use atoll_provider::DiskRoom;
-use atoll_types::{Operation, Result};
+use atoll_types::{EventKind, Operation, Result};
+use serde_json::json;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,8 +19,14 @@ impl Lifecycle {
         let Some(volumes) = default.volumes() else { return Ok(None) };
         let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(None) };
         let room = room?;
-        self.admission.set_disk_capacity(room.capacity_bytes);
+        self.admission.set_disk(room);
         Ok(Some(room))
+    }
+
+    /// The state of that disk when it was last read; none where there are no volumes.
+    #[must_use]
+    pub fn disk_room(&self) -> Option<DiskRoom> {
+        self.admission.disk()
     }
 
     /// Reads the state of the disk, and warns where it is `low` and was not in the last pass.
@@ -27,11 +35,18 @@ impl Lifecycle {
         if room.low == std::mem::replace(low, room.low) {
             return Ok(());
         }
-        let kind = if room.low { Operation::StorageLow } else { Operation::StorageRecovered };
+        let (kind, event) = match room.low {
+            true => (Operation::StorageLow, EventKind::StorageLow),
+            false => (Operation::StorageRecovered, EventKind::StorageRecovered),
+        };
         tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{}", kind.name());
         let what = OperationSpec::new(kind)
             .and("free_bytes", room.free_bytes)
             .and("capacity_bytes", room.capacity_bytes);
-        self.operations.audited(&system(), what).await?.done(Ok(())).await
+        let (system, data) =
+            (system(), json!({ "free_bytes": room.free_bytes, "capacity_bytes": room.capacity_bytes }));
+        let mut audited = self.operations.audited(&system, what).await?;
+        audited.add_event(new_event(&system.owner, None, event, None, &data));
+        audited.done(Ok(())).await
     }
 }
