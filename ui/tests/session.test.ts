@@ -1,5 +1,7 @@
 // Signing in and out, and what a session may and may not do.
 import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import type { Response } from "playwright-core";
 import { accessible, fixture, KEY, signIn } from "./harness.ts";
@@ -147,6 +149,7 @@ test("the pages have a strict policy, are not framed, and are small", async () =
   let bytes = 0;
   const { page } = await f.tab();
   const sized: Promise<void>[] = [];
+  const scripts: Promise<string>[] = [];
   const size = async (response: Response) => {
     const { responseBodySize, responseHeadersSize } = await response.request().sizes();
     bytes += responseBodySize + responseHeadersSize;
@@ -154,11 +157,24 @@ test("the pages have a strict policy, are not framed, and are small", async () =
   const parts = ["document", "script", "stylesheet", "image", "font"];
   page.on("response", (response) => {
     if (parts.includes(response.request().resourceType())) sized.push(size(response));
+    if (response.request().resourceType() === "script") scripts.push(response.text());
   });
   await signIn(page, KEY);
   await page.getByText("No sandboxes yet").waitFor();
   await Promise.all(sized);
   assert(bytes < 300_000, `the first view has ${bytes} bytes`);
+  // Terminal, editor, charts and chat come when they are opened: each is somewhere, and not there.
+  const folder = join(import.meta.dirname, "../dist/assets");
+  const names = (await readdir(folder)).filter((name) => name.endsWith(".js"));
+  const all = await Promise.all(names.map((name) => readFile(join(folder, name), "utf8")));
+  const view = (await Promise.all(scripts)).join();
+  for (const mark of ["xterm-helper", "cm-scroller", "u-cursor", "Ask the agent for something"]) {
+    assert(
+      all.some((script) => script.includes(mark)),
+      `no script has ${mark}`,
+    );
+    assert(!view.includes(mark), `the first view has ${mark}`);
+  }
   console.log(`first view: ${bytes} bytes compressed`);
   const asset = (await page.locator("script[src]").getAttribute("src")) ?? "";
   const once = await fetch(f.server.url + asset, { headers: { "Accept-Encoding": "br" } });
