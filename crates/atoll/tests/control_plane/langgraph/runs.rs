@@ -162,7 +162,7 @@ fn a_cancelled_run_interrupts_its_cell() {
     assert_eq!(server.ask("POST", &format!("{run}/cancel?wait=true"), "").status, 204);
     eventually("the cell's end", || state() == "idle");
     let messages = server.get(&thread)["values"]["messages"].clone();
-    assert_eq!((count(&messages, "tool"), &messages[4]["status"]), (2, &json!("error")), "{messages}");
+    assert!(messages[4]["content"].as_str().unwrap().contains("INTERRUPTED"), "{messages}");
 }
 
 #[test]
