@@ -28,22 +28,21 @@ fn native(id: &str) -> String {
     format!("/api/v1/sandboxes/{digits}")
 }
 
-#[test]
-fn the_printed_calls_are_answered_as_printed() {
-    let server = Server::start();
-    let ann = server.key_of("ann", "user");
+/// What the printed calls are answered below this path, which is shown as the first one of both.
+fn printed_calls(server: &Server, key: &str, base: &str) -> String {
     let mut golden = String::new();
     let mut ask = |method: &str, path: &str, body: &str| {
         // The header that this API's clients send.
-        let key = [("X-AgentCop-Key", ann.as_str())];
-        let answer = http::request(server.address, method, path, &key, body.as_bytes()).unwrap();
-        golden += &told(method, path, &answer);
+        let headers = [("X-AgentCop-Key", key)];
+        let whole = format!("{base}{path}");
+        let answer = http::request(server.address, method, &whole, &headers, body.as_bytes()).unwrap();
+        golden += &told(method, &format!("/api/sandbox{path}"), &answer);
         answer
     };
     // As printed, but for a timeout that this test could not keep up with.
     let long = PRINTED.replace("\"timeout\": 30", "\"timeout\": 3600");
-    let made = ask("POST", "/api/sandbox/create", &long).json();
-    let path = format!("/api/sandbox/{}", made["sandbox_id"].as_str().unwrap());
+    let made = ask("POST", "/create", &long).json();
+    let path = format!("/{}", made["sandbox_id"].as_str().unwrap());
     ask("GET", &path, "");
     let agent = "class agent:\n    def run(task): return task.upper()";
     ask("POST", &format!("{path}/run"), &json!({ "code": agent }).to_string());
@@ -52,13 +51,23 @@ fn the_printed_calls_are_answered_as_printed() {
     ask("POST", &format!("{path}/run"), r#"{"code": "print('out'); raise ValueError('no')"}"#);
     let begun = ask("POST", &format!("{path}/run"), r#"{"code": "40 + 2", "async": true}"#).json();
     let poll = format!("{path}/runs/{}", begun["run_id"].as_str().unwrap());
-    let asked = || http::request(server.address, "GET", &poll, &[("X-AgentCop-Key", &ann)], b"").unwrap();
+    let whole = format!("{base}{poll}");
+    let asked = || http::request(server.address, "GET", &whole, &[("X-AgentCop-Key", key)], b"").unwrap();
     eventually("its end", || asked().json()["status"] != "running");
     ask("GET", &poll, "");
     ask("DELETE", &path, "");
     ask("GET", &path, "");
     ask("POST", &format!("{path}/run"), printed);
+    golden
+}
+
+#[test]
+fn the_printed_calls_are_answered_as_printed() {
+    let server = Server::start();
+    let ann = server.key_of("ann", "user");
+    let golden = printed_calls(&server, &ann, "/api/sandbox");
     insta::assert_snapshot!(golden);
+    assert_eq!(printed_calls(&server, &ann, "/api/v1/sandbox"), golden);
 }
 
 #[test]
@@ -92,9 +101,20 @@ result = [
     assert_eq!(ran["result"], "['OSError', 1, 'PermissionError']", "{ran}");
     let seen = server.ask("GET", &native(&id), "").json();
     assert_eq!((&seen["network_enabled"], &seen["max_lifetime_seconds"]), (&json!(false), &json!(1800)));
-    let open = create(&server, KEY, &json!({"network": {"block_outbound": false}}));
-    let seen = server.ask("GET", &native(&open), "").json();
-    assert_eq!(seen["egress"]["mode"], "full", "{seen}");
+    // As much as the key's tier allows, and a tier without a network allows none.
+    let all = json!({"network": {"block_outbound": false}});
+    let of_tier = |tier: &str| {
+        let body = json!({"name": tier, "owner": tier, "scope": "user", "tier": tier}).to_string();
+        server.ask("POST", "/api/v1/keys", &body).json()["key"].as_str().unwrap().to_owned()
+    };
+    for (key, mode) in [(KEY.to_owned(), "full"), (of_tier("standard"), "allowlist")] {
+        let open = create(&server, &key, &all);
+        let seen = server.ask("GET", &native(&open), "").json();
+        assert_eq!(seen["egress"]["mode"], mode, "{seen}");
+    }
+    let body = json!({ "config": all }).to_string();
+    let refused = server.compat(&of_tier("sandbox"), "POST", "/create", &body, 403);
+    assert!(refused["message"].as_str().unwrap().contains("tier"), "{refused}");
 }
 
 #[test]
