@@ -1,7 +1,7 @@
 //! Snapshots and rollbacks through the launcher, with containers that start, write and are killed meanwhile.
 
 use super::{
-    fixture::{Instance, eventually, says, spec},
+    fixture::{Instance, Stopped, eventually, says, spec},
     repair::workers,
 };
 use atoll_provider::{Container, ContainerSpec, Provider, Snapshots, State, Volumes};
@@ -224,11 +224,16 @@ async fn a_container_is_frozen_after_what_is_dirty_is_written_back() {
     let instance = Instance::start().await;
     let volume = VolumeId::random();
     let c = instance.provider.create(on(volume)).await.unwrap();
+    // It needs no launcher from here on.
+    says(&c, "true").await;
     let mut seen = None;
     for _ in 0..10 {
-        says(&c, "head -c 80M /dev/zero > /workspace/f").await;
-        // The launcher may have written it back meanwhile, and a moment may be too short to be seen.
-        let much = dirty(&dirty_file(&instance)) >= 64 << 20;
+        // Otherwise the launcher would write it back before the snapshot is asked for.
+        let stopped = Stopped::new(instance.launcher_pids()[1]);
+        says(&c, "head -c 64M /dev/zero > /workspace/f").await;
+        let much = dirty(&dirty_file(&instance)) >= 48 << 20;
+        drop(stopped);
+        // A moment may be too short to be seen.
         seen = dirty_when_frozen(&instance, &c, volume).await.filter(|_| much);
         if seen.is_some() {
             break;
