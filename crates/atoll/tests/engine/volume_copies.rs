@@ -241,14 +241,6 @@ async fn a_container_is_frozen_after_what_is_dirty_is_written_back() {
     }
     let seen = seen.expect("it was never seen frozen with much to write back before");
     assert!(seen < 16 << 20, "{seen} bytes were to be written back while it was frozen");
-    // A writer that is as fast as the disk would be frozen for long, so it is not.
-    let write = "while :; do dd if=/dev/zero of=/workspace/$0 bs=1M count=24 conv=notrunc; done";
-    says(&c, &format!("for i in 1 2; do (setsid sh -c '{write}' $i >/dev/null 2>&1 &); done")).await;
-    let mut rounds = 0;
-    while dirty_when_frozen(&instance, &c, volume).await.is_some() {
-        rounds += 1;
-        assert!(rounds < 10, "it was frozen for each snapshot while it wrote without end");
-    }
     instance.provider.destroy(c.id()).await.unwrap();
     volumes(&instance).remove_volume(volume).await.unwrap();
 }
