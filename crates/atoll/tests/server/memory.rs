@@ -110,33 +110,6 @@ fn status_of(mut stream: &TcpStream) -> u16 {
 }
 
 #[test]
-fn look_ups_that_are_not_read_hold_no_more_than_an_owner_may() {
-    // Each answer is more than the kernel takes for a client that does not read, and two are more than may be held.
-    let server = Server::start_with(&["--set", "http.owner_answers_mb=24"]);
-    for number in 0..8 {
-        let value = serde_json::json!({ "text": "x".repeat(2_500_000) });
-        let item = serde_json::json!({ "namespace": ["n"], "key": number.to_string(), "value": value });
-        assert_eq!(server.ask("PUT", "/store/items", &item.to_string()).status, 204);
-    }
-    let before = resident(&server);
-    let search = || unread(&server, "POST", "/store/items/search", "{}");
-    let waiting: Vec<_> = (0..12).map(|_| search()).collect();
-    let (statuses, most) = thread::scope(|scope| {
-        let reader = scope.spawn(|| waiting.iter().map(status_of).collect::<Vec<_>>());
-        let mut most = 0;
-        while !reader.is_finished() {
-            most = most.max(resident(&server));
-            thread::sleep(Duration::from_millis(10));
-        }
-        (reader.join().unwrap(), most)
-    });
-    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
-    assert!(most < before + 250, "{before} MiB before, {most} MiB with unread answers");
-    drop(waiting);
-    eventually("room again", || status_of(&search()) == 200);
-}
-
-#[test]
 fn an_owner_has_no_more_streams_open_than_it_may() {
     let server = Server::start_with(&["--set", "http.owner_streams=40"]);
     let path = server.create("{}");
@@ -158,7 +131,7 @@ fn an_owner_has_no_more_streams_open_than_it_may() {
         (refused.status, refused.json()["error"]["details"]["limit"].as_str()),
         (429, Some("http.owner_streams"))
     );
-    assert_eq!(server.ask("GET", &format!("{path}/files/stat?path=begun"), "").status, 404);
+    assert_eq!(server.ask("GET", &format!("{path}/fs/stat?path=begun"), "").status, 404);
     drop(waiting);
     eventually("room again", || status_of(&open()) == 200);
 }
