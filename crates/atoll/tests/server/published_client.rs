@@ -189,9 +189,9 @@ include-path-regex = "/forward$"
 checks.negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "426", "429", "5xx"]
 
-# Which images and presets this server has, and which interpreters and folders an image.
+# Which images, presets and volumes this server has, and which interpreters and folders an image.
 [[operations]]
-include-operation-id = ["sandboxes_create", "egress_put", "kernels_run", "kernels_start", "pool_patch"]
+include-operation-id = ["sandboxes_create", "sandboxes_patch", "egress_put", "kernels_run", "kernels_start", "pool_patch"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
 # What a package holds, and YAML.
