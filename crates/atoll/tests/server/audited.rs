@@ -285,7 +285,6 @@ const ROWS_ELSEWHERE: [(&str, &[Operation]); 5] = [
             Operation::AuditCleanup,
             Operation::ConsoleSignIn,
             Operation::ConsoleSignOut,
-            Operation::TerminalAttach,
         ],
     ),
     (
@@ -299,8 +298,11 @@ const ROWS_ELSEWHERE: [(&str, &[Operation]); 5] = [
     ),
     ("terminals_and_forwards_are_told", &[Operation::Terminal, Operation::PortForward]),
     ("lifecycle_ends", &[Operation::KeyPurge, Operation::OrphanContainer, Operation::OrphanVolume]),
-    // By the server itself, or while none runs: none of them is an answer to a request.
-    ("no test", &[Operation::SandboxPurge, Operation::SessionDied, Operation::KeyRecover]),
+    // By the server itself, or while none runs; and an attach is refused where there is no terminal.
+    (
+        "no test",
+        &[Operation::SandboxPurge, Operation::SessionDied, Operation::KeyRecover, Operation::TerminalAttach],
+    ),
 ];
 
 #[test]
