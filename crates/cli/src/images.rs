@@ -281,7 +281,8 @@ pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
         ImageCommand::Push(Push { image, reference, username, password_file, server }) => {
             let password = username.as_ref().map(|_| builds::password(password_file)).transpose()?;
             let request = PushImage { reference, username, password, token: None };
-            let spinner = progress::spinner(&format!("pushing {image} to {}", request.reference), server.json);
+            let spinner =
+                progress::spinner(&format!("pushing {image} to {}", request.reference), server.json);
             let pushed = server.client()?.push_image(&image, &request).await;
             spinner.finish_and_clear();
             let pushed = pushed.map_err(|e| Failure::from(e).about(&image))?;

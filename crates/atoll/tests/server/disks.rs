@@ -140,14 +140,17 @@ fn df_inside_tells_the_limits_of_the_sandboxs_volumes() {
     assert_eq!(seen.iter().map(|row| row[0]).collect::<Vec<_>>(), [64 * MIB, 64 * MIB, 64 * MIB, 48 * MIB]);
     assert!(seen.iter().all(|[size, used, free]| *used < MIB && used + free == *size), "{seen:?}");
     // What is written anywhere on the volume counts, and what is on another does not.
-    server.exec(&path, "head -c 20000000 /dev/urandom > /tmp/a; head -c 9000000 /dev/urandom > /data/b; sync");
+    server
+        .exec(&path, "head -c 20000000 /dev/urandom > /tmp/a; head -c 9000000 /dev/urandom > /data/b; sync");
     let seen = df(&server, &path, "/workspace /data");
     assert!(seen[0][1] >= 20_000_000 && seen[0][1] < 25_000_000, "{seen:?}");
     assert!(seen[1][1] >= 9_000_000 && seen[1][1] < 12_000_000, "{seen:?}");
     // A new limit is seen at once, also by other programs that run df, in the table that people read.
     assert_eq!(server.ask("PATCH", &path, r#"{"disk_mb":128}"#).status, 200);
-    let table = server.says(&path, "df -h | grep -E ' (/workspace|/tmp)$'; cd; df . -h --output=size | tail -1");
-    let sizes: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().find(|w| w.ends_with('M'))).collect();
+    let table =
+        server.says(&path, "df -h | grep -E ' (/workspace|/tmp)$'; cd; df . -h --output=size | tail -1");
+    let sizes: Vec<&str> =
+        table.lines().filter_map(|line| line.split_whitespace().find(|w| w.ends_with('M'))).collect();
     assert_eq!(sizes, ["128M", "128M", "128M"], "{table}");
     // Everything else has the size that it has for any df.
     let root = server.says(&path, "df -B1 --output=size / | tail -1; stat -f -c '%b %S' /");

@@ -370,7 +370,7 @@ fn named_in(front: &str) -> Vec<(String, String)> {
             match entry.extension() {
                 None => folders.push(entry),
                 Some(_) => {
-                    found.extend(fs::read_to_string(entry).unwrap().split(".route(").skip(1).flat_map(route))
+                    found.extend(fs::read_to_string(entry).unwrap().split(".route(").skip(1).flat_map(route));
                 }
             }
         }

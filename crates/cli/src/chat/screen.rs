@@ -65,7 +65,9 @@ fn result_lines(content: &str) -> Vec<String> {
                 all.extend(lines(&text).map(|line| format!("  {line}")));
             }
             false => {
-                all.extend(lines(&text).filter(|line| !line.is_empty()).map(|line| format!("{name}: {line}")))
+                all.extend(
+                    lines(&text).filter(|line| !line.is_empty()).map(|line| format!("{name}: {line}")),
+                );
             }
         }
     }

@@ -273,7 +273,7 @@ mod tests {
             package("pip", "six", "1.17.0"),
         ];
         let template = of(&["nodejs"], &["pyyaml"], &["typescript"]);
-        let plan = template.plan(lock.clone()).unwrap();
+        let plan = template.plan(lock).unwrap();
         assert_eq!(plan.start, Start::Debian(vec!["nodejs=18.1".into()]));
         assert!(lines(&plan)[0].ends_with("--no-deps pyyaml==6.0.2 six==1.17.0"), "{:?}", lines(&plan));
         assert!(lines(&plan)[1].contains(" typescript@5.9.3 "), "{:?}", lines(&plan));

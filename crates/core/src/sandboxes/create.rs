@@ -140,8 +140,7 @@ impl Sandboxes {
         let (volumes, tenant) = (request.volumes.clone(), request.tenant_id.clone());
         let mut new = self.new_record(caller, id, request)?;
         new.profile.build_root = build_root;
-        new.profile.volumes =
-            self.volumes.mounts_of_request(&new.owner, &new.provider, &volumes).await?;
+        new.profile.volumes = self.volumes.mounts_of_request(&new.owner, &new.provider, &volumes).await?;
         match tenant {
             Some(tenant) => {
                 // A request that is refused makes no volume.

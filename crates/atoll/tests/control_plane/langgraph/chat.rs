@@ -224,7 +224,7 @@ fn scripts_have_answers_events_pictures_and_a_replay() {
     let state = tempfile::tempdir().unwrap();
     let piped = |arguments: &[&str], input: &str| piped(&server, state.path(), arguments, input);
     let has = |text: &str, parts: &[&str]| {
-        parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"))
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
     };
 
     let (answered, said) = piped(&["-"], "the answer?\n");
