@@ -121,6 +121,9 @@ pub enum RequestKind {
     Follow {
         /// Which.
         cell: CellId,
+        /// Only its end, which has everything: the host keeps no events of a cell that it missed some of.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        end_only: bool,
     },
     /// Ends the running cell; those that wait behind it still run. [`Answer::Done`].
     Interrupt {

@@ -225,7 +225,7 @@ async fn kernels_outlive_their_clients() {
     let Answer::Kernels(all) = host.ask(RequestKind::List).await.unwrap() else { panic!() };
     assert_eq!((all.len(), all[0].kernel, all[0].running), (1, kernel, Some(running.cell)));
     assert_eq!(
-        host.ask(RequestKind::Follow { cell: running.cell }).await.unwrap(),
+        host.ask(RequestKind::Follow { cell: running.cell, end_only: false }).await.unwrap(),
         Answer::Queued { joined: true }
     );
     says(&c, "touch go").await;

@@ -13,11 +13,14 @@ use atoll_types::{
 };
 use bytes::Bytes;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
 use uuid::Uuid;
 
 /// Bytes of the kernel manager's output that PID 1 keeps for the server.
@@ -26,6 +29,10 @@ const OUTPUT: u64 = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Before a stream that broke is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// What was lost is asked for again when nothing more was lost for so long, and in a flood without an end after so long:
+/// what is sent again must not be lost in the same flood and make it larger.
+const QUIET: Duration = Duration::from_millis(300);
+const LATEST: Duration = Duration::from_secs(5);
 /// Requests that wait to be written.
 const QUEUE: usize = 256;
 /// Requests go to the sandbox in pieces of this.
@@ -57,6 +64,8 @@ struct Talk {
     asked: HashMap<ExecId, oneshot::Sender<Result<Answer>>>,
     /// Those that are followed, and where they run as far as that is known.
     cells: HashMap<CellId, (Option<KernelId>, Arc<Cell>)>,
+    /// Those whose end is being asked for again.
+    asked_again: HashSet<CellId>,
     defaults: HashMap<Language, KernelId>,
     /// How often the memory limit had killed, as last seen.
     oom_kills: u64,
@@ -149,7 +158,8 @@ impl Link {
             sending: Default::default(),
         });
         tokio::spawn(write(Arc::clone(&link), queue));
-        let listener = Listener { link: Arc::clone(&link), container: Arc::clone(container), next: from };
+        let listener =
+            Listener { link: Arc::clone(&link), container: Arc::clone(container), next: from, loss: None };
         tokio::spawn(listener.listen(events));
         Ok(link)
     }
@@ -285,17 +295,30 @@ impl Link {
         }
     }
 
-    /// Bytes were lost: answers among them never come, and cells are asked for again.
-    fn resync(self: &Arc<Self>) {
-        let mut talk = self.talk();
-        talk.asked.clear();
-        let cells: Vec<Arc<Cell>> = talk.cells.values().map(|(_, cell)| Arc::clone(cell)).collect();
-        drop(talk);
-        for cell in cells {
+    /// Bytes were lost: answers to what is asked now may be among them, and events of the cells that are followed now.
+    fn lose(&self, loss: &mut Loss) {
+        let talk = self.talk();
+        loss.asked.extend(talk.asked.keys().copied());
+        for (id, (_, cell)) in &talk.cells {
             cell.lose();
+            loss.cells.insert(*id);
+        }
+    }
+
+    /// Asks again for what has not come since it was lost: answers, and the ends of cells.
+    fn ask_again(self: &Arc<Self>, loss: &Loss) {
+        let mut talk = self.talk();
+        talk.asked.retain(|tag, _| !loss.asked.contains(tag));
+        let Talk { cells, asked_again, .. } = &mut *talk;
+        let lost = cells.iter().filter(|(id, _)| loss.cells.contains(id) && asked_again.insert(**id));
+        let lost: Vec<Arc<Cell>> = lost.map(|(_, (_, cell))| Arc::clone(cell)).collect();
+        drop(talk);
+        for cell in lost {
             let link = Arc::clone(self);
             tokio::spawn(async move {
-                if let Err(error) = link.ask(RequestKind::Follow { cell: cell.id }).await {
+                let asked = link.ask(RequestKind::Follow { cell: cell.id, end_only: true }).await;
+                link.talk().asked_again.remove(&cell.id);
+                if let Err(error) = asked {
                     link.forget(cell.id);
                     cell.end(Err(error));
                 }
@@ -367,6 +390,16 @@ struct Listener {
     container: Arc<dyn Container>,
     /// The next byte.
     next: u64,
+    /// What was lost and is not asked for again yet.
+    loss: Option<Loss>,
+}
+
+/// What may have been in bytes that were lost.
+struct Loss {
+    since: Instant,
+    ask_again: Instant,
+    asked: HashSet<ExecId>,
+    cells: HashSet<CellId>,
 }
 
 impl Listener {
@@ -411,15 +444,38 @@ impl Listener {
         }
     }
 
+    fn lose(&mut self) {
+        let now = Instant::now();
+        let nothing = || Loss { since: now, ask_again: now, asked: HashSet::new(), cells: HashSet::new() };
+        let loss = self.loss.get_or_insert_with(nothing);
+        loss.ask_again = (loss.since + LATEST).min(now + QUIET);
+        self.link.lose(loss);
+    }
+
+    /// The next event; before it, at its time, what was lost is asked for again.
+    async fn next_event(&mut self, events: &mut ExecStream) -> Result<Option<ExecEvent>> {
+        let Some(loss) = &self.loss else { return events.next().await };
+        let next = timeout_at(loss.ask_again, events.next()).await;
+        if Instant::now() >= loss.ask_again
+            && let Some(loss) = self.loss.take()
+        {
+            self.link.ask_again(&loss);
+        }
+        match next {
+            Ok(next) => next,
+            Err(_) => events.next().await,
+        }
+    }
+
     async fn follow(&mut self, events: &mut ExecStream, lines: &mut LineBuffer) -> Result<Option<Over>> {
-        while let Some(event) = events.next().await? {
+        while let Some(event) = self.next_event(events).await? {
             match event {
                 ExecEvent::Started(_) => {}
                 ExecEvent::Ended(report) => return Ok(Some(Over::KernelManager(death(&report)))),
                 ExecEvent::Output { stream, offset, data } => {
                     if offset > self.next {
                         lines.cut();
-                        self.link.resync();
+                        self.lose();
                     }
                     self.next = offset + data.len() as u64;
                     match stream {

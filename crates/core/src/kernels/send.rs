@@ -180,7 +180,7 @@ pub(super) async fn follow_known(
         budget.charge(&cell);
     }
     let forget = Forget { link, cell: Some(id) };
-    match link.ask(RequestKind::Follow { cell: id }).await {
+    match link.ask(RequestKind::Follow { cell: id, end_only: false }).await {
         Ok(Answer::Queued { .. }) => {
             forget.keep();
             Ok(Some(cell))

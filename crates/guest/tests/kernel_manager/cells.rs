@@ -176,7 +176,7 @@ fn a_stream_tells_everything_as_it_comes() {
     assert_eq!(manager.events(whole).len(), 1);
     // And can be asked for again, all of it.
     for ask in [
-        RequestKind::Follow { cell: streamed },
+        RequestKind::Follow { cell: streamed, end_only: false },
         RequestKind::Execute(Execute { cell: streamed, stream: true, ..cell(kernel, "") }),
     ] {
         assert_eq!(manager.ask(ask).unwrap(), Answer::Queued { joined: true });
@@ -184,7 +184,12 @@ fn a_stream_tells_everything_as_it_comes() {
         let all = |events: &[CellEvent]| events.iter().filter_map(output).collect::<String>();
         assert_eq!((all(&again), again.last()), (all(&events), events.last()));
     }
-    let error = manager.ask(RequestKind::Follow { cell: CellId::random() }).unwrap_err();
+    // Or its end alone, by a host that missed some of it.
+    let end = RequestKind::Follow { cell: streamed, end_only: true };
+    assert_eq!(manager.ask(end).unwrap(), Answer::Queued { joined: true });
+    let again = manager.events(streamed);
+    assert_eq!((again.len(), again.last()), (1, events.last()));
+    let error = manager.ask(RequestKind::Follow { cell: CellId::random(), end_only: false }).unwrap_err();
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("cell")));
 }
 
@@ -196,7 +201,10 @@ fn a_running_cell_is_followed_from_its_beginning() {
     let running = manager.queue(cell(kernel, code));
     let begun = manager.folder.path().join("begun");
     eventually("the cell began", || begun.exists());
-    assert_eq!(manager.ask(RequestKind::Follow { cell: running }).unwrap(), Answer::Queued { joined: true });
+    assert_eq!(
+        manager.ask(RequestKind::Follow { cell: running, end_only: false }).unwrap(),
+        Answer::Queued { joined: true }
+    );
     assert_eq!(manager.event(running), CellEvent::Began { execution_count: 1 });
     let mut first = String::new();
     while !first.ends_with('\n') {

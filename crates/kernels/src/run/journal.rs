@@ -74,6 +74,11 @@ impl Record {
         }
     }
 
+    /// Its events are sent no more, only its end.
+    pub(super) fn stop_streaming(&self) {
+        self.streaming.set(false);
+    }
+
     /// All events again, then those to come; or only its end.
     pub(super) fn replay(&self, out: &Out, stream: bool) {
         if stream {

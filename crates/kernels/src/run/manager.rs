@@ -70,7 +70,7 @@ impl KernelManager {
         let done = match ask {
             RequestKind::Start(start) => self.start(tag, start),
             RequestKind::Execute(execute) => self.execute(tag, execute),
-            RequestKind::Follow { cell } => self.follow(tag, cell),
+            RequestKind::Follow { cell, end_only } => self.follow(tag, cell, end_only),
             RequestKind::Interrupt { kernel, cell } => self.interrupt(tag, kernel, cell),
             RequestKind::Complete { kernel, code } => self.complete(tag, kernel, code),
             RequestKind::Restart { kernel } => self.send(kernel, Control::Restart { tag }),
@@ -212,10 +212,13 @@ impl KernelManager {
         self.send(kernel, Control::Complete { tag, code })
     }
 
-    fn follow(&self, tag: ExecId, cell: CellId) -> Result<()> {
+    fn follow(&self, tag: ExecId, cell: CellId, end_only: bool) -> Result<()> {
         let record = self.journal.find(cell).ok_or_else(no_cell)?;
         self.out.answer(tag, Ok(Answer::Queued { joined: true }));
-        record.replay(&self.out, true);
+        if end_only {
+            record.stop_streaming();
+        }
+        record.replay(&self.out, !end_only);
         Ok(())
     }
 
