@@ -12,7 +12,7 @@ use hyper::body::{Frame, SizeHint};
 use std::{
     fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tower::BoxError;
@@ -85,10 +85,16 @@ where
     }
 }
 
+/// The most that an answer's body gives at once. A connection of HTTP/1 takes more only when it has sent most of what it
+/// has, so an answer counts for its owner until its client has taken all but some pieces.
+const PIECE: usize = 64 << 10;
+
 /// An answer's body that keeps something until it is sent or dropped.
 pub(crate) struct HoldingBody<T> {
-    pub(crate) body: Body,
-    pub(crate) _held: T,
+    body: Body,
+    /// What was taken of the body and not given yet.
+    rest: Bytes,
+    _held: T,
 }
 
 impl<T: Unpin> HttpBody for HoldingBody<T> {
@@ -99,21 +105,43 @@ impl<T: Unpin> HttpBody for HoldingBody<T> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context))
+                .map(|frame| frame.map(Frame::into_data))
+            {
+                Some(Ok(Ok(data))) => self.rest = data,
+                Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let length = PIECE.min(self.rest.len());
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        with_rest(self.body.size_hint(), &self.rest)
     }
+}
+
+/// The size of a body of which a rest was taken already.
+pub(crate) fn with_rest(hint: SizeHint, rest: &Bytes) -> SizeHint {
+    let rest = rest.len() as u64;
+    let mut all = SizeHint::new();
+    all.set_lower(hint.lower() + rest);
+    if let Some(upper) = hint.upper() {
+        all.set_upper(upper + rest);
+    }
+    all
 }
 
 /// An answer that keeps something until it is sent or dropped.
 pub(crate) fn holding<T: Unpin + Send + 'static>(response: Response<Body>, held: T) -> Response<Body> {
-    response.map(|body| Body::new(HoldingBody { body, _held: held }))
+    response.map(|body| Body::new(HoldingBody { body, rest: Bytes::new(), _held: held }))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! goes with it. The last byte of what a body gives at once is a piece of its own: that there is room for it says that
 //! there was room for all before it, so an answer counts for its owner until its client has taken it.
 
+use crate::body::with_rest;
 use axum::{
     body::{Body, HttpBody},
     http::Response,
@@ -146,13 +147,7 @@ impl HttpBody for TimedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.len() as u64;
         let hint = self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint);
-        let mut all = SizeHint::new();
-        all.set_lower(hint.lower() + rest);
-        if let Some(upper) = hint.upper() {
-            all.set_upper(upper + rest);
-        }
-        all
+        with_rest(hint, &self.rest)
     }
 }

@@ -143,7 +143,7 @@ async fn egress_sockets_are_the_same_under_other_runtimes() {
         assert_eq!(python(&c, TAKE).await, "", "{runtime}");
         assert_serves(&c, &served).await;
         assert_eq!(
-            says(&c, "cat /etc/resolv.conf | head -1; echo /etc/atoll/*").await,
+            says(&c, "cat /etc/resolv.conf | head -1; echo /etc/atoll/*.pem").await,
             "nameserver 127.0.0.53\n/etc/atoll/ca-bundle.pem"
         );
         instance.provider.destroy(c.id()).await.unwrap();

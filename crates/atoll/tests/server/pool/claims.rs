@@ -18,7 +18,7 @@ fn common(server: &Server, path: &str) -> Value {
 /// What is inside, as far as it does not change from one moment to the next.
 const INSIDE: &str = "env | sort; cat /proc/self/limits; id; hostname; nproc; umask; \
      stat -c '%n %u %g %a' / /workspace /home/user /tmp /etc/passwd; ls -la /workspace /home/user | wc -l; \
-     sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*//; s/[ug]id=[0-9]*//g; s/subvolid=[0-9]*//; s/atoll[^ ,]*//g; s/[0-9a-f-]\\{32,36\\}//g' \
+     sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*//; s/[ug]id=[0-9]*//g; s/subvolid=[0-9]*//; s/atoll[^ ,]*//g; s/qgroups.[0-9_]*//; s/[0-9a-f-]\\{32,36\\}//g' \
      /proc/self/mountinfo | sort; cat /proc/1/comm; set -- /proc/[0-9]*; echo $#; grep -c . /proc/net/tcp; df -h /dev/shm; \
      head -c 90M /dev/zero >f 2>&1; stat -c %s f; rm f";
 
