@@ -54,7 +54,7 @@ async fn a_trail_of_before_them_is_entered() {
     let older = "DROP TABLE preview_tokens; DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
                  DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; \
                  ALTER TABLE snapshots DROP COLUMN skills; DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; \
-                 DROP TABLE skills; ALTER TABLE sandboxes DROP COLUMN skills; ALTER TABLE snapshots DROP COLUMN kernels; \
+                 DROP TABLE skills; ALTER TABLE sandboxes DROP COLUMN skills; ALTER TABLE sandboxes DROP COLUMN start_due; ALTER TABLE sandboxes DROP COLUMN death; ALTER TABLE snapshots DROP COLUMN kernels; \
                  DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; PRAGMA user_version = 10";
     folder.tamper(older).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
