@@ -120,7 +120,7 @@ fn look_ups_that_are_not_read_hold_no_more_than_an_owner_may() {
     }
     let before = resident(&server);
     let search = || unread(&server, "POST", "/store/items/search", "{}");
-    let waiting: Vec<_> = (0..12).map(|_| search()).collect();
+    let waiting: Vec<_> = (0..30).map(|_| search()).collect();
     let (statuses, most) = thread::scope(|scope| {
         let reader = scope.spawn(|| waiting.iter().map(status_of).collect::<Vec<_>>());
         let mut most = 0;
@@ -131,7 +131,8 @@ fn look_ups_that_are_not_read_hold_no_more_than_an_owner_may() {
         (reader.join().unwrap(), most)
     });
     assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
-    assert!(most < before + 250, "{before} MiB before, {most} MiB with unread answers");
+    // Two are built at a time, each in some copies of 20 MB; all thirty would hold 600 MB and more.
+    assert!(most < before + 450, "{before} MiB before, {most} MiB with unread answers");
     drop(waiting);
     eventually("room again", || status_of(&search()) == 200);
 }
