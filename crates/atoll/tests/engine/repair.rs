@@ -269,9 +269,18 @@ async fn a_launcher_killed_while_it_works_repairs_at_the_next_start() {
             }
         });
         ensure_launcher(&options(instance.data(), &[])).await.unwrap();
-        for listed in instance.provider.list().await.unwrap() {
-            assert!(!matches!(listed.state, State::Creating), "{listed:?}");
-            instance.provider.destroy(listed.id).await.unwrap();
+        // A repair that the killed launcher had begun is a process of its own, and may still be at work.
+        let mut listed = instance.provider.list().await.unwrap();
+        for _ in 0..600 {
+            if listed.iter().all(|one| one.state != State::Creating) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            listed = instance.provider.list().await.unwrap();
+        }
+        for one in listed {
+            assert!(!matches!(one.state, State::Creating), "{one:?}");
+            instance.provider.destroy(one.id).await.unwrap();
         }
     }
 }
