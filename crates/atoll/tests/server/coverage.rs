@@ -228,7 +228,7 @@ fn every_route_of_a_compatible_api_is_an_operation_or_only_looks() {
         );
         assert_eq!(routes, listed, "{folder}: what its sources name, and what is listed");
         for (method, path) in listed.iter().filter_map(|route| route.split_once(' ')) {
-            // A route asks for a key; what is none is 404 or 405 whoever asks.
+            // A route asks for a key; a path that is no route answers every caller with 404 or 405.
             let named = path.replace("{sandbox_id}", "sbx_x");
             let parts = named.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
             let asked = parts.collect::<Vec<_>>().join("/");

@@ -1,4 +1,4 @@
-//! This machine itself: the API, other sandboxes' egress sockets, and sockets that are nobody's business inside.
+//! This machine itself: the API, other sandboxes' egress sockets, and sockets that no sandbox may reach.
 
 use super::{Stage, bare, outside::OWN, python};
 use crate::server::egress::{egress, log};
